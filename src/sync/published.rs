@@ -1,0 +1,99 @@
+//! A value that many read and few replace as a whole.
+
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    use std::sync::Arc;
+
+    use arc_swap::ArcSwap;
+
+    /// A value that is read without waiting and replaced as a whole.
+    ///
+    /// A reader keeps the snapshot that it loaded: one load per decision, never two.
+    #[derive(Debug)]
+    pub struct Published<T>(ArcSwap<T>);
+
+    impl<T> Published<T> {
+        /// Publishes `value` as the first version.
+        pub fn new(value: T) -> Self {
+            Published(ArcSwap::from_pointee(value))
+        }
+
+        /// The version that is current at some moment of this call. Lock-free, wait-free in all but the rarest case
+        /// (`arc-swap` falls back to a reference count when a thread holds more than eight snapshots).
+        pub fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> + '_ {
+            self.0.load()
+        }
+
+        /// Replaces the current version by `f` of it. `f` may run more than once.
+        pub fn update(&self, mut f: impl FnMut(&T) -> T) {
+            self.0.rcu(|old| f(old));
+        }
+    }
+}
+
+/// The model's stand-in: the checkers cannot see inside `ArcSwap`. Each version lives until the cell is dropped.
+#[cfg(any(loom, shuttle))]
+mod imp {
+    use std::sync::{Arc, Mutex as StdMutex};
+
+    use crate::sync::atomic::{AtomicPtr, Ordering};
+
+    /// A value that is read without waiting and replaced as a whole.
+    #[derive(Debug)]
+    pub struct Published<T> {
+        current: AtomicPtr<Arc<T>>,
+        // Never held across a schedule point.
+        versions: StdMutex<Vec<Kept<T>>>,
+    }
+
+    #[derive(Debug)]
+    struct Kept<T>(*mut Arc<T>);
+
+    // SAFETY: the pointer owns an `Arc<T>`, which may move between threads if `T` is `Send + Sync`.
+    #[allow(unsafe_code)]
+    unsafe impl<T: Send + Sync> Send for Kept<T> {}
+
+    impl<T> Published<T> {
+        /// Publishes `value` as the first version.
+        pub fn new(value: T) -> Self {
+            let first = Box::into_raw(Box::new(Arc::new(value)));
+            Published { current: AtomicPtr::new(first), versions: StdMutex::new(vec![Kept(first)]) }
+        }
+
+        /// The version that is current at some moment of this call.
+        pub fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> + '_ {
+            let current = self.current.load(Ordering::Acquire);
+            // SAFETY: every version stays allocated until the cell is dropped, and `self` is borrowed.
+            #[allow(unsafe_code)]
+            unsafe {
+                &*current
+            }
+        }
+
+        /// Replaces the current version by `f` of it. `f` may run more than once.
+        pub fn update(&self, mut f: impl FnMut(&T) -> T) {
+            loop {
+                let old = self.current.load(Ordering::Acquire);
+                // SAFETY: as in `load`.
+                #[allow(unsafe_code)]
+                let new = Box::into_raw(Box::new(Arc::new(f(unsafe { &*old }))));
+                self.versions.lock().expect("no panic while held").push(Kept(new));
+                if self.current.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+
+    impl<T> Drop for Published<T> {
+        fn drop(&mut self) {
+            for Kept(version) in self.versions.get_mut().expect("no panic while held").drain(..) {
+                // SAFETY: allocated by `Box::into_raw` above, kept once, and no borrow of `self` is left.
+                #[allow(unsafe_code)]
+                drop(unsafe { Box::from_raw(version) });
+            }
+        }
+    }
+}
+
+pub use imp::Published;
