@@ -3,6 +3,7 @@
 use super::{
     Entry, Positions, Segment,
     best::{self, Best},
+    place::Place,
     side::{Max, Min},
     storage::Storage,
 };
@@ -32,7 +33,7 @@ pub struct MinMaxHeap {
 
 impl MinMaxHeap {
     /// An empty heap without room: see [`MinMaxHeap::add_segment`].
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         MinMaxHeap { len: 0, storage: Storage::new() }
     }
 
@@ -76,20 +77,20 @@ impl MinMaxHeap {
     /// The smallest entry.
     #[inline]
     pub fn peek_min(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(1))
+        (self.len > 0).then(|| self.storage.get(Place::ROOT))
     }
 
     /// The largest entry.
     #[inline]
     pub fn peek_max(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(self.max_position()))
+        (self.len > 0).then(|| self.storage.get(self.max_place()))
     }
 
     /// The entry at `position`.
     #[inline]
+    #[track_caller]
     pub fn get(&self, position: u32) -> Entry {
-        self.check_position(position);
-        self.storage.get(position)
+        self.storage.get(self.place(position))
     }
 
     /// Adds an entry.
@@ -103,7 +104,7 @@ impl MinMaxHeap {
             return Err(entry);
         }
         self.len += 1;
-        self.settle_last(entry, positions);
+        self.settle_leaf(Place::of(self.len), entry, positions);
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl MinMaxHeap {
         let min = self.peek_min()?;
         let last = self.take_last();
         if self.len > 0 {
-            self.descend::<Min, _>(1, last, positions);
+            self.descend::<Min, _>(Place::ROOT, last, positions);
         }
         Some(min)
     }
@@ -124,31 +125,35 @@ impl MinMaxHeap {
         if self.len < 2 {
             return self.pop_min(positions);
         }
-        let position = self.max_position();
-        let max = self.storage.get(position);
+        let place = self.max_place();
+        let max = self.storage.get(place);
         let last = self.take_last();
-        if position <= self.len {
-            self.descend::<Max, _>(position, last, positions);
+        if place.position() <= self.len {
+            self.descend::<Max, _>(place, last, positions);
         }
         Some(max)
     }
 
     /// Takes the entry at `position` out.
     #[inline]
+    #[track_caller]
     pub fn remove(&mut self, position: u32, positions: &mut impl Positions) -> Entry {
-        let entry = self.get(position);
+        let place = self.place(position);
+        let entry = self.storage.get(place);
         let last = self.take_last();
         if position <= self.len {
-            self.settle(position, last, positions);
+            self.settle(place, last, positions);
         }
         entry
     }
 
     /// Puts `entry` in the place of the one at `position`, which is returned, and restores the order.
     #[inline]
+    #[track_caller]
     pub fn replace(&mut self, position: u32, entry: Entry, positions: &mut impl Positions) -> Entry {
-        let old = self.get(position);
-        self.settle(position, entry, positions);
+        let place = self.place(position);
+        let old = self.storage.get(place);
+        self.settle(place, entry, positions);
         old
     }
 
@@ -159,7 +164,7 @@ impl MinMaxHeap {
     #[inline]
     pub fn replace_min(&mut self, entry: Entry, positions: &mut impl Positions) -> Option<Entry> {
         let min = self.peek_min()?;
-        self.descend::<Min, _>(1, entry, positions);
+        self.descend::<Min, _>(Place::ROOT, entry, positions);
         Some(min)
     }
 
@@ -170,45 +175,50 @@ impl MinMaxHeap {
 
     /// All entries, in the order of their positions.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        (1..=self.len).map(|position| self.storage.get(position))
+        (1..=self.len).map(|position| self.storage.get(Place::of(position)))
     }
 
     /// Panics unless every entry is in order with its parent and its grandparent.
     pub fn check_invariants(&self) {
         assert!(self.len <= self.storage.capacity(), "more entries than room");
-        for position in 2..=self.len {
-            let entry = self.storage.get(position);
-            let min_level = position.ilog2().is_multiple_of(2);
-            let relatives = [(position / 2, min_level), (position / 4, !min_level)];
-            for (above, is_upper_bound) in relatives.into_iter().filter(|&(above, _)| above > 0) {
+        for place in (1..=self.len).map(Place::of) {
+            let entry = self.storage.get(place);
+            let check = |above: Option<Place>, is_upper: bool| {
+                let Some(above) = above else { return };
                 let bound = self.storage.get(above);
-                let in_order = if is_upper_bound { entry <= bound } else { entry >= bound };
-                assert!(in_order, "{entry:?} at {position} is out of order with {bound:?} at {above}");
-            }
+                let in_order = if is_upper { entry <= bound } else { entry >= bound };
+                assert!(in_order, "{entry:?} at {place:?} is out of order with {bound:?} at {above:?}");
+            };
+            check(place.parent(), place.is_min());
+            check(place.grandparent(), !place.is_min());
         }
     }
 
     /// Where the largest entry is, if there is any: the root if alone, else the larger child of the root.
     #[inline]
-    fn max_position(&self) -> u32 {
+    fn max_place(&self) -> Place {
         match self.len {
-            0..=2 => self.len,
-            _ => 2 + u32::from(self.storage.get(3) > self.storage.get(2)),
+            0..=1 => Place::ROOT,
+            2 => Place::LEFT,
+            _ if self.storage.get(Place::RIGHT) > self.storage.get(Place::LEFT) => Place::RIGHT,
+            _ => Place::LEFT,
         }
     }
 
     /// Shortens the heap by its last entry. There must be one.
     #[inline]
     fn take_last(&mut self) -> Entry {
-        let last = self.storage.get(self.len);
+        let last = self.storage.get(Place::of(self.len));
         self.len -= 1;
         last
     }
 
+    /// Panics if there is no entry at `position`.
     #[inline]
     #[track_caller]
-    fn check_position(&self, position: u32) {
+    fn place(&self, position: u32) -> Place {
         assert!(position.wrapping_sub(1) < self.len, "no entry at position {position}");
+        Place::of(position)
     }
 }
 

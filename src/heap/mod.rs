@@ -37,6 +37,7 @@
 mod best;
 mod entry;
 mod min_max;
+mod place;
 mod side;
 mod sift;
 mod storage;

@@ -19,13 +19,17 @@
 //! A segment is allocated and written to by whoever needs it, outside the lock ([`Segment::new`]); linking it in is
 //! one move of two words. Nothing is copied, ever.
 
-use super::Entry;
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use super::{
+    Entry,
+    place::{LIMIT, Place},
+};
 
 /// The length of segment 0; any power of two from four on serves. Small in models, so that they cross a boundary.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
-
-/// Segments at most, for positions below 2^24.
-const SEGMENTS: usize = (25 - FIRST.ilog2()) as usize;
 
 /// Four entries, as many as a cache line holds: the grandchildren of one position.
 #[derive(Clone, Copy, Default)]
@@ -54,29 +58,37 @@ impl Segment {
     }
 }
 
-/// The segments in use, and the arithmetic that finds a position in them.
+/// The segments in use, and how to get from a place to its entry.
 pub(super) struct Storage {
-    segments: [Segment; SEGMENTS],
-    count: usize,
+    /// For each level in use, where the entry at position 0 would be if the level began there.
+    levels: [*mut Entry; LIMIT.ilog2() as usize],
+    /// Positions below have room: 0, or a power of two from `FIRST` to `LIMIT`.
+    limit: u32,
 }
 
+// SAFETY: the pointers are to memory that the storage owns alone, as a box does; entries are plain numbers.
+unsafe impl Send for Storage {}
+// SAFETY: as above, and through `&Storage` entries are only read.
+unsafe impl Sync for Storage {}
+
 impl Storage {
-    pub(super) fn new() -> Self {
-        Storage { segments: std::array::from_fn(|_| Segment(Box::default())), count: 0 }
+    pub(super) const fn new() -> Self {
+        Storage { levels: [ptr::null_mut(); LIMIT.ilog2() as usize], limit: 0 }
     }
 
     /// The number of positions that have room, not counting the unused position 0.
     #[inline]
     pub(super) fn capacity(&self) -> u32 {
-        if self.count == 0 { 0 } else { (FIRST << (self.count - 1)) - 1 }
+        self.limit.saturating_sub(1)
     }
 
     /// The length that the next segment must have; `None` if there can be no further one.
+    #[inline]
     pub(super) fn next_len(&self) -> Option<usize> {
-        match self.count {
+        match self.limit {
             0 => Some(FIRST as usize),
-            SEGMENTS.. => None,
-            count => Some((FIRST as usize) << (count - 1)),
+            LIMIT => None,
+            limit => Some(limit as usize),
         }
     }
 
@@ -84,35 +96,55 @@ impl Storage {
         if self.next_len() != Some(segment.len()) {
             return Err(segment);
         }
-        self.segments[self.count] = segment;
-        self.count += 1;
+        // Segment 0 holds the first levels, each further one a level that begins at the old limit.
+        let first = self.limit;
+        let levels = if first == 0 { 0..FIRST.ilog2() } else { first.ilog2()..first.ilog2() + 1 };
+        let origin = Box::into_raw(segment.0).cast::<Entry>().wrapping_sub(first as usize);
+        self.levels[levels.start as usize..levels.end as usize].fill(origin);
+        self.limit = if first == 0 { FIRST } else { first * 2 };
         Ok(())
     }
 
-    /// Which segment, and where in it.
+    /// A pointer to the entry at `place`, valid for reads and writes of it, and of its whole line from the line's
+    /// first entry.
     #[inline]
-    fn locate(position: u32) -> (usize, usize) {
-        let level = (position | (FIRST - 1)).ilog2();
-        // The highest bit selects the segment; in segment 0 it is part of the offset.
-        let base = (1 << level) & !(FIRST - 1);
-        ((level - (FIRST.ilog2() - 1)) as usize, (position ^ base) as usize)
+    fn at(&self, place: Place) -> *mut Entry {
+        assert!(place.position() < self.limit, "the position is beyond the room that there is");
+        self.levels[place.level() as usize].wrapping_add(place.position() as usize)
     }
 
-    /// The four entries whose positions share all but the low two bits with `position`.
+    /// The entry at `place`.
     #[inline]
-    pub(super) fn line(&self, position: u32) -> &[Entry; 4] {
-        let (segment, offset) = Self::locate(position);
-        &self.segments[segment].0[offset / 4].0
+    pub(super) fn get(&self, place: Place) -> Entry {
+        // SAFETY: `at` answers with a valid pointer; writes need `&mut self`.
+        unsafe { *self.at(place) }
     }
 
+    /// Overwrites the entry at `place`.
     #[inline]
-    pub(super) fn get(&self, position: u32) -> Entry {
-        self.line(position)[position as usize % 4]
+    pub(super) fn set(&mut self, place: Place, entry: Entry) {
+        // SAFETY: `at` answers with a valid pointer, and `&mut self` excludes all others.
+        unsafe { *self.at(place) = entry }
     }
 
+    /// The four entries that share their grandparent with the one at `place`.
     #[inline]
-    pub(super) fn set(&mut self, position: u32, entry: Entry) {
-        let (segment, offset) = Self::locate(position);
-        self.segments[segment].0[offset / 4].0[position as usize % 4] = entry;
+    pub(super) fn line(&self, place: Place) -> &[Entry; 4] {
+        // SAFETY: `at` answers with a valid pointer, here to the first entry of a line; the whole line is in the
+        // segment because segments consist of lines. Writes need `&mut self`.
+        unsafe { &*self.at(place.in_line(0)).cast::<[Entry; 4]>() }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let mut first = 0;
+        while first < self.limit {
+            let (level, len) = if first == 0 { (0, FIRST) } else { (first.ilog2(), first) };
+            let lines = self.levels[level as usize].wrapping_add(first as usize).cast::<Line>();
+            // SAFETY: `add` took this pointer from a box of as many lines, and nothing else frees it.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(lines, len as usize / 4)) });
+            first += len;
+        }
     }
 }
