@@ -13,7 +13,7 @@
 
 use std::ops::Deref;
 
-use super::{Entry, MinMaxHeap, place::Place};
+use super::{Entry, MinMaxHeap, storage::Place};
 
 /// The smallest entries of a heap in ascending order; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
@@ -65,10 +65,9 @@ impl Walk {
 
 pub(super) fn walk(heap: &MinMaxHeap) -> Best {
     let found = Best { entries: [Entry::default(); Best::MAX], len: 0 };
-    let mut walk = Walk { found, places: [Place::ROOT; Best::MAX] };
-    if let Some(min) = heap.peek_min() {
-        walk.offer(Place::ROOT, min);
-    }
+    let Some(root) = heap.storage.place(1) else { return found };
+    let mut walk = Walk { found, places: [root; Best::MAX] };
+    walk.offer(root, heap.storage.get(root));
     let mut visited = 0;
     while visited < walk.found.len {
         let place = walk.places[visited];
@@ -76,10 +75,10 @@ pub(super) fn walk(heap: &MinMaxHeap) -> Best {
         if !place.is_min() {
             continue; // nobody's predecessor
         }
-        let grandchildren = (0..4).map_while(|index| place.grandchild(index, heap.len));
+        let grandchildren = (0..4).map_while(|index| heap.storage.grandchild(place, index));
         let leaves = (0..2)
-            .map_while(|index| place.child(index, heap.len))
-            .filter(|child| child.child(0, heap.len).is_none());
+            .map_while(|index| heap.storage.child(place, index))
+            .filter(|&child| heap.storage.child(child, 0).is_none());
         let parent = place.parent().filter(|_| place.position().is_multiple_of(2));
         for next in grandchildren.chain(leaves).chain(parent) {
             walk.offer(next, heap.storage.get(next));

@@ -3,9 +3,8 @@
 use super::{
     Entry, Positions, Segment,
     best::{self, Best},
-    place::Place,
     side::{Max, Min},
-    storage::Storage,
+    storage::{Place, Storage},
 };
 
 /// A double-ended priority queue over [`Entry`]: both the smallest and the largest are at hand.
@@ -26,27 +25,25 @@ use super::{
 /// [`remove`](Self::remove), [`replace`](Self::replace) and [`get`](Self::get) panic if the position is not in
 /// `1..=len`, before anything is changed. If [`Positions::set`] panics, one entry is lost and another is there twice.
 pub struct MinMaxHeap {
-    /// Entries are at positions `1..=len`.
-    pub(super) len: u32,
     pub(super) storage: Storage,
 }
 
 impl MinMaxHeap {
     /// An empty heap without room: see [`MinMaxHeap::add_segment`].
     pub const fn new() -> Self {
-        MinMaxHeap { len: 0, storage: Storage::new() }
+        MinMaxHeap { storage: Storage::new() }
     }
 
     /// Entries held.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.storage.len() as usize
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.storage.len() == 0
     }
 
     /// Entries that there is room for.
@@ -77,13 +74,13 @@ impl MinMaxHeap {
     /// The smallest entry.
     #[inline]
     pub fn peek_min(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(Place::ROOT))
+        self.storage.place(1).map(|root| self.storage.get(root))
     }
 
     /// The largest entry.
     #[inline]
     pub fn peek_max(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(self.max_place()))
+        self.max_place().map(|place| self.storage.get(place))
     }
 
     /// The entry at `position`.
@@ -100,21 +97,18 @@ impl MinMaxHeap {
     /// Gives the entry back if there is no room.
     #[inline]
     pub fn push(&mut self, entry: Entry, positions: &mut impl Positions) -> Result<(), Entry> {
-        if self.len == self.storage.capacity() {
-            return Err(entry);
-        }
-        self.len += 1;
-        self.settle_leaf(Place::of(self.len), entry, positions);
+        let Some(end) = self.storage.extend() else { return Err(entry) };
+        self.settle_leaf(end, entry, positions);
         Ok(())
     }
 
     /// Takes the smallest entry out.
     #[inline]
     pub fn pop_min(&mut self, positions: &mut impl Positions) -> Option<Entry> {
-        let min = self.peek_min()?;
-        let last = self.take_last();
-        if self.len > 0 {
-            self.descend::<Min, _>(Place::ROOT, last, positions);
+        let root = self.storage.place(1)?;
+        let min = self.storage.get(root);
+        if let Some(last) = self.take_last_but(root) {
+            self.descend::<Min, _>(root, last, positions);
         }
         Some(min)
     }
@@ -122,13 +116,9 @@ impl MinMaxHeap {
     /// Takes the largest entry out.
     #[inline]
     pub fn pop_max(&mut self, positions: &mut impl Positions) -> Option<Entry> {
-        if self.len < 2 {
-            return self.pop_min(positions);
-        }
-        let place = self.max_place();
+        let place = self.max_place()?;
         let max = self.storage.get(place);
-        let last = self.take_last();
-        if place.position() <= self.len {
+        if let Some(last) = self.take_last_but(place) {
             self.descend::<Max, _>(place, last, positions);
         }
         Some(max)
@@ -140,8 +130,7 @@ impl MinMaxHeap {
     pub fn remove(&mut self, position: u32, positions: &mut impl Positions) -> Entry {
         let place = self.place(position);
         let entry = self.storage.get(place);
-        let last = self.take_last();
-        if position <= self.len {
+        if let Some(last) = self.take_last_but(place) {
             self.settle(place, last, positions);
         }
         entry
@@ -163,8 +152,9 @@ impl MinMaxHeap {
     /// in.
     #[inline]
     pub fn replace_min(&mut self, entry: Entry, positions: &mut impl Positions) -> Option<Entry> {
-        let min = self.peek_min()?;
-        self.descend::<Min, _>(Place::ROOT, entry, positions);
+        let root = self.storage.place(1)?;
+        let min = self.storage.get(root);
+        self.descend::<Min, _>(root, entry, positions);
         Some(min)
     }
 
@@ -175,13 +165,14 @@ impl MinMaxHeap {
 
     /// All entries, in the order of their positions.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        (1..=self.len).map(|position| self.storage.get(Place::of(position)))
+        self.places().map(|place| self.storage.get(place))
     }
 
     /// Panics unless every entry is in order with its parent and its grandparent.
     pub fn check_invariants(&self) {
-        assert!(self.len <= self.storage.capacity(), "more entries than room");
-        for place in (1..=self.len).map(Place::of) {
+        assert!(self.len() <= self.capacity(), "more entries than room");
+        assert_eq!(self.places().count(), self.len());
+        for place in self.places() {
             let entry = self.storage.get(place);
             let check = |above: Option<Place>, is_upper: bool| {
                 let Some(above) = above else { return };
@@ -194,31 +185,31 @@ impl MinMaxHeap {
         }
     }
 
-    /// Where the largest entry is, if there is any: the root if alone, else the larger child of the root.
-    #[inline]
-    fn max_place(&self) -> Place {
-        match self.len {
-            0..=1 => Place::ROOT,
-            2 => Place::LEFT,
-            _ if self.storage.get(Place::RIGHT) > self.storage.get(Place::LEFT) => Place::RIGHT,
-            _ => Place::LEFT,
-        }
+    fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        (1..=self.storage.len()).map_while(|position| self.storage.place(position))
     }
 
-    /// Shortens the heap by its last entry. There must be one.
+    /// Where the largest entry is: the root if alone, else the larger child of the root.
     #[inline]
-    fn take_last(&mut self) -> Entry {
-        let last = self.storage.get(Place::of(self.len));
-        self.len -= 1;
-        last
+    fn max_place(&self) -> Option<Place> {
+        let (Some(left), right) = (self.storage.place(2), self.storage.place(3)) else {
+            return self.storage.place(1);
+        };
+        right.filter(|&right| self.storage.get(right) > self.storage.get(left)).or(Some(left))
+    }
+
+    /// Shortens the heap by its last entry, to be put where there is a hole; `None` if the hole was at the end.
+    #[inline]
+    fn take_last_but(&mut self, hole: Place) -> Option<Entry> {
+        self.storage.take_last().filter(|_| hole.position() <= self.storage.len())
     }
 
     /// Panics if there is no entry at `position`.
     #[inline]
     #[track_caller]
     fn place(&self, position: u32) -> Place {
-        assert!(position.wrapping_sub(1) < self.len, "no entry at position {position}");
-        Place::of(position)
+        let Some(place) = self.storage.place(position) else { panic!("no entry at position {position}") };
+        place
     }
 }
 

@@ -37,7 +37,6 @@
 mod best;
 mod entry;
 mod min_max;
-mod place;
 mod side;
 mod sift;
 mod storage;

@@ -20,8 +20,8 @@
 
 use super::{
     Entry, MinMaxHeap, Positions,
-    place::Place,
     side::{Max, Min, Side},
+    storage::Place,
 };
 
 impl MinMaxHeap {
@@ -86,7 +86,7 @@ impl MinMaxHeap {
     /// S2 and S3: down S's levels, then S4.
     #[inline]
     pub(super) fn descend<S: Side, P: Positions>(&mut self, mut hole: Place, item: Entry, positions: &mut P) {
-        while let Some(below) = hole.grandchildren(self.len) {
+        while let Some(below) = self.storage.grandchildren(hole) {
             let (index, entry) = S::first_of_four(self.storage.line(below));
             if !S::before(entry, item) {
                 return self.put(hole, item, positions);
@@ -100,11 +100,11 @@ impl MinMaxHeap {
     /// The last step down, from a hole with fewer than four grandchildren; below it there are only leaves.
     #[inline]
     fn descend_last<S: Side, P: Positions>(&mut self, hole: Place, item: Entry, positions: &mut P) {
-        let Some(left) = hole.child(0, self.len) else {
+        let Some(left) = self.storage.child(hole, 0) else {
             return self.cross::<S, P>(hole, item, positions);
         };
-        let (below, entry) = match hole.child(1, self.len) {
-            Some(right) if hole.grandchild(0, self.len).is_none() => {
+        let (below, entry) = match self.storage.child(hole, 1) {
+            Some(right) if self.storage.grandchild(hole, 0).is_none() => {
                 let (left_entry, right_entry) = (self.storage.get(left), self.storage.get(right));
                 let (index, entry) = S::first_of_two((0, left_entry), (1, right_entry));
                 (if index == 0 { left } else { right }, entry)
@@ -128,8 +128,8 @@ impl MinMaxHeap {
     #[cold]
     fn first_of_few<S: Side>(&self, hole: Place, left: Place) -> (Place, Entry) {
         let mut first = (left, self.storage.get(left));
-        let right = hole.child(1, self.len);
-        let grandchildren = (0..3).map_while(|index| hole.grandchild(index, self.len));
+        let right = self.storage.child(hole, 1);
+        let grandchildren = (0..3).map_while(|index| self.storage.grandchild(hole, index));
         for place in right.into_iter().chain(grandchildren) {
             let entry = self.storage.get(place);
             // An equal grandchild goes before the child, which must not move up past its own children.

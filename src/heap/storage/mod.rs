@@ -23,10 +23,11 @@
 
 use std::ptr;
 
-use super::{
-    Entry,
-    place::{LIMIT, Place},
-};
+mod place;
+
+use super::Entry;
+use place::LIMIT;
+pub(super) use place::Place;
 
 /// The length of segment 0; any power of two from four on serves. Small in models, so that they cross a boundary.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 4 } else { 32 };
@@ -64,6 +65,8 @@ pub(super) struct Storage {
     levels: [*mut Entry; LIMIT.ilog2() as usize],
     /// Positions below have room: 0, or a power of two from `FIRST` to `LIMIT`.
     limit: u32,
+    /// Entries are at positions `1..=len`; below `limit`, or 0.
+    len: u32,
 }
 
 // SAFETY: the pointers are to memory that the storage owns alone, as a box does; entries are plain numbers.
@@ -73,7 +76,7 @@ unsafe impl Sync for Storage {}
 
 impl Storage {
     pub(super) const fn new() -> Self {
-        Storage { levels: [ptr::null_mut(); LIMIT.ilog2() as usize], limit: 0 }
+        Storage { levels: [ptr::null_mut(); LIMIT.ilog2() as usize], limit: 0, len: 0 }
     }
 
     /// The number of positions that have room, not counting the unused position 0.
@@ -105,33 +108,83 @@ impl Storage {
         Ok(())
     }
 
-    /// A pointer to the entry at `place`, valid for reads and writes of it, and of its whole line from the line's
-    /// first entry.
+    /// Entries held.
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Makes place for an entry at the end; `None` if there is no room.
+    #[inline]
+    pub(super) fn extend(&mut self) -> Option<Place> {
+        if self.len >= self.capacity() {
+            return None;
+        }
+        self.len += 1;
+        Some(Place::new(self.len))
+    }
+
+    /// Takes the last entry off the end.
+    #[inline]
+    pub(super) fn take_last(&mut self) -> Option<Entry> {
+        let last = self.place(self.len)?;
+        self.len -= 1;
+        Some(self.get(last))
+    }
+
+    /// The place of the entry at `position`, if there is one.
+    #[inline]
+    pub(super) fn place(&self, position: u32) -> Option<Place> {
+        (position.wrapping_sub(1) < self.len).then(|| Place::new(position))
+    }
+
+    /// The child with `index` 0 or 1, if there is one.
+    #[inline]
+    pub(super) fn child(&self, place: Place, index: u32) -> Option<Place> {
+        Some(place.child(index)).filter(|child| child.position() <= self.len)
+    }
+
+    /// The grandchild with `index` 0 to 3, if there is one.
+    #[inline]
+    pub(super) fn grandchild(&self, place: Place, index: u32) -> Option<Place> {
+        Some(place.grandchild(index)).filter(|grandchild| grandchild.position() <= self.len)
+    }
+
+    /// The first grandchild, if all four are there.
+    #[inline]
+    pub(super) fn grandchildren(&self, place: Place) -> Option<Place> {
+        self.grandchild(place, 3).map(|last| last.in_line(0))
+    }
+
+    /// A pointer to the entry at `place`.
+    ///
+    /// Valid for reads and writes of the whole line that the entry is in: the position is below the limit, or was
+    /// when the limit was lower (rules 2 and 3 of [`Place`]), so its level has a pointer (rule 1; the levels of
+    /// positions 0 to 3 share one), and the segment consists of whole lines.
     #[inline]
     fn at(&self, place: Place) -> *mut Entry {
-        assert!(place.position() < self.limit, "the position is beyond the room that there is");
+        debug_assert!(place.position() < self.limit, "rule 2");
         self.levels[place.level() as usize].wrapping_add(place.position() as usize)
     }
 
     /// The entry at `place`.
     #[inline]
     pub(super) fn get(&self, place: Place) -> Entry {
-        // SAFETY: `at` answers with a valid pointer; writes need `&mut self`.
+        // SAFETY: as `at` says, the pointer is valid; writes need `&mut self`.
         unsafe { *self.at(place) }
     }
 
     /// Overwrites the entry at `place`.
     #[inline]
     pub(super) fn set(&mut self, place: Place, entry: Entry) {
-        // SAFETY: `at` answers with a valid pointer, and `&mut self` excludes all others.
+        // SAFETY: as `at` says, the pointer is valid; `&mut self` excludes all others.
         unsafe { *self.at(place) = entry }
     }
 
     /// The four entries that share their grandparent with the one at `place`.
     #[inline]
     pub(super) fn line(&self, place: Place) -> &[Entry; 4] {
-        // SAFETY: `at` answers with a valid pointer, here to the first entry of a line; the whole line is in the
-        // segment because segments consist of lines. Writes need `&mut self`.
+        // SAFETY: as `at` says, the line is valid from its first entry on; writes need `&mut self`.
         unsafe { &*self.at(place.in_line(0)).cast::<[Entry; 4]>() }
     }
 }
