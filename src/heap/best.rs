@@ -75,13 +75,16 @@ pub(super) fn walk(heap: &MinMaxHeap) -> Best {
         if !place.is_min() {
             continue; // nobody's predecessor
         }
-        let grandchildren = (0..4).map_while(|index| heap.storage.grandchild(place, index));
-        let leaves = (0..2)
-            .map_while(|index| heap.storage.child(place, index))
-            .filter(|&child| heap.storage.child(child, 0).is_none());
-        let parent = place.parent().filter(|_| place.position().is_multiple_of(2));
-        for next in grandchildren.chain(leaves).chain(parent) {
-            walk.offer(next, heap.storage.get(next));
+        let mut offer = |next: Place| walk.offer(next, heap.storage.get(next));
+        if let Some(grandchildren) = heap.storage.grandchildren(place) {
+            (0..4).for_each(|index| offer(grandchildren.in_line(index)));
+        } else {
+            (0..3).filter_map(|index| heap.storage.grandchild(place, index)).for_each(&mut offer);
+            let children = (0..2).filter_map(|index| heap.storage.child(place, index));
+            children.filter(|&child| heap.storage.child(child, 0).is_none()).for_each(&mut offer);
+        }
+        if place.position().is_multiple_of(2) {
+            place.parent().into_iter().for_each(&mut offer);
         }
     }
     walk.found
