@@ -10,14 +10,14 @@ use super::{
 /// A double-ended priority queue over [`Entry`]: both the smallest and the largest are at hand.
 ///
 /// Not synchronised: methods that change it take `&mut self` and are meant to run under a shard's spinlock. None of
-/// them allocates, blocks or runs user code. With n entries:
+/// them allocates, blocks, or runs user code. With n entries:
 ///
 /// | method | time |
 /// |---|---|
 /// | [`peek_min`](Self::peek_min), [`peek_max`](Self::peek_max), [`len`](Self::len), [`capacity`](Self::capacity), [`get`](Self::get) | O(1) |
-/// | [`push`](Self::push), [`pop_min`](Self::pop_min), [`pop_max`](Self::pop_max), [`remove`](Self::remove), [`replace`](Self::replace), [`replace_min`](Self::replace_min) | O(log n), at most `log2 n` moves |
+/// | [`push`](Self::push), [`pop_min`](Self::pop_min), [`pop_max`](Self::pop_max), [`remove`](Self::remove), [`replace`](Self::replace), [`replace_min`](Self::replace_min) | O(log n), some `log2 n` moves at most |
 /// | [`add_segment`](Self::add_segment) | O(1) |
-/// | [`best`](Self::best) | O(1): at most 8 entries visited, some 40 looked at |
+/// | [`best`](Self::best) | O(1): at most 8 entries visited, some 50 looked at |
 /// | [`iter`](Self::iter), [`check_invariants`](Self::check_invariants) | O(n), not for use under a lock |
 ///
 /// # Panics

