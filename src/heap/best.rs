@@ -13,7 +13,7 @@
 
 use std::ops::Deref;
 
-use super::{Entry, MinMaxHeap};
+use super::{Entry, MinMaxHeap, storage::Place};
 
 /// The smallest entries of a heap in ascending order; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
@@ -39,55 +39,52 @@ impl Deref for Best {
 /// Visited entries first, then candidates, all in ascending order; where it is full, the largest falls out.
 struct Walk {
     found: Best,
-    positions: [u32; Best::MAX],
+    places: [Place; Best::MAX],
 }
 
 impl Walk {
-    fn offer(&mut self, entry: Entry, position: u32) {
+    fn offer(&mut self, place: Place, entry: Entry) {
+        let entries = &mut self.found.entries;
         let mut at = self.found.len;
-        if at == Best::MAX {
-            if entry >= self.found.entries[at - 1] {
-                return;
-            }
+        if at < Best::MAX {
+            self.found.len += 1;
+        } else if entry < entries[at - 1] {
             at -= 1;
         } else {
-            self.found.len += 1;
+            return;
         }
-        while at > 0 && entry < self.found.entries[at - 1] {
-            self.found.entries[at] = self.found.entries[at - 1];
-            self.positions[at] = self.positions[at - 1];
+        while at > 0 && entry < entries[at - 1] {
+            entries[at] = entries[at - 1];
+            self.places[at] = self.places[at - 1];
             at -= 1;
         }
-        self.found.entries[at] = entry;
-        self.positions[at] = position;
+        entries[at] = entry;
+        self.places[at] = place;
     }
 }
 
 pub(super) fn walk(heap: &MinMaxHeap) -> Best {
     let found = Best { entries: [Entry::default(); Best::MAX], len: 0 };
-    let mut walk = Walk { found, positions: [0; Best::MAX] };
-    let offer = |walk: &mut Walk, position| walk.offer(heap.storage.get(position), position);
-    if heap.len > 0 {
-        offer(&mut walk, 1);
-    }
+    let Some(root) = heap.storage.place(1) else { return found };
+    let mut walk = Walk { found, places: [root; Best::MAX] };
+    walk.offer(root, heap.storage.get(root));
     let mut visited = 0;
     while visited < walk.found.len {
-        let position = walk.positions[visited];
+        let place = walk.places[visited];
         visited += 1;
-        // An entry on an odd level is nobody's predecessor.
-        if position.ilog2() % 2 == 1 {
-            continue;
+        if !place.is_min() {
+            continue; // nobody's predecessor
         }
-        for grandchild in position * 4..=heap.len.min(position * 4 + 3) {
-            offer(&mut walk, grandchild);
+        let mut offer = |next: Place| walk.offer(next, heap.storage.get(next));
+        if let Some(grandchildren) = heap.storage.grandchildren(place) {
+            (0..4).for_each(|index| offer(grandchildren.in_line(index)));
+        } else {
+            (0..3).filter_map(|index| heap.storage.grandchild(place, index)).for_each(&mut offer);
+            let children = (0..2).filter_map(|index| heap.storage.child(place, index));
+            children.filter(|&child| heap.storage.child(child, 0).is_none()).for_each(&mut offer);
         }
-        for child in position * 2..=heap.len.min(position * 2 + 1) {
-            if child * 2 > heap.len {
-                offer(&mut walk, child);
-            }
-        }
-        if position > 1 && position.is_multiple_of(2) {
-            offer(&mut walk, position / 2);
+        if place.position().is_multiple_of(2) {
+            place.parent().into_iter().for_each(&mut offer);
         }
     }
     walk.found

@@ -1,6 +1,6 @@
 //! What the heap orders: 16 bytes, compared as one number.
 
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, fmt, hint::select_unpredictable};
 
 /// Bits of [`Entry`]'s second word that hold the slot; the others hold the tie.
 const SLOT_BITS: u32 = 24;
@@ -59,6 +59,15 @@ impl Entry {
     #[inline]
     pub const fn slot(self) -> u32 {
         (self.order & ((1 << SLOT_BITS) - 1)) as u32
+    }
+
+    /// `self` if `condition`, else `other`; without a branch.
+    #[inline]
+    pub(super) fn select(self, other: Self, condition: bool) -> Self {
+        Entry {
+            rank: select_unpredictable(condition, self.rank, other.rank),
+            order: select_unpredictable(condition, self.order, other.order),
+        }
     }
 
     #[inline]

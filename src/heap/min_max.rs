@@ -4,20 +4,20 @@ use super::{
     Entry, Positions, Segment,
     best::{self, Best},
     side::{Max, Min},
-    storage::Storage,
+    storage::{Place, Storage},
 };
 
 /// A double-ended priority queue over [`Entry`]: both the smallest and the largest are at hand.
 ///
 /// Not synchronised: methods that change it take `&mut self` and are meant to run under a shard's spinlock. None of
-/// them allocates, blocks or runs user code. With n entries:
+/// them allocates, blocks, or runs user code. With n entries:
 ///
 /// | method | time |
 /// |---|---|
 /// | [`peek_min`](Self::peek_min), [`peek_max`](Self::peek_max), [`len`](Self::len), [`capacity`](Self::capacity), [`get`](Self::get) | O(1) |
-/// | [`push`](Self::push), [`pop_min`](Self::pop_min), [`pop_max`](Self::pop_max), [`remove`](Self::remove), [`replace`](Self::replace), [`replace_min`](Self::replace_min) | O(log n), at most `log2 n` moves |
+/// | [`push`](Self::push), [`pop_min`](Self::pop_min), [`pop_max`](Self::pop_max), [`remove`](Self::remove), [`replace`](Self::replace), [`replace_min`](Self::replace_min) | O(log n), some `log2 n` moves at most |
 /// | [`add_segment`](Self::add_segment) | O(1) |
-/// | [`best`](Self::best) | O(1): at most 8 entries visited, some 40 looked at |
+/// | [`best`](Self::best) | O(1): at most 8 entries visited, some 50 looked at |
 /// | [`iter`](Self::iter), [`check_invariants`](Self::check_invariants) | O(n), not for use under a lock |
 ///
 /// # Panics
@@ -25,27 +25,25 @@ use super::{
 /// [`remove`](Self::remove), [`replace`](Self::replace) and [`get`](Self::get) panic if the position is not in
 /// `1..=len`, before anything is changed. If [`Positions::set`] panics, one entry is lost and another is there twice.
 pub struct MinMaxHeap {
-    /// Entries are at positions `1..=len`.
-    pub(super) len: u32,
     pub(super) storage: Storage,
 }
 
 impl MinMaxHeap {
     /// An empty heap without room: see [`MinMaxHeap::add_segment`].
-    pub fn new() -> Self {
-        MinMaxHeap { len: 0, storage: Storage::new() }
+    pub const fn new() -> Self {
+        MinMaxHeap { storage: Storage::new() }
     }
 
     /// Entries held.
     #[inline]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.storage.len() as usize
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.storage.len() == 0
     }
 
     /// Entries that there is room for.
@@ -76,20 +74,20 @@ impl MinMaxHeap {
     /// The smallest entry.
     #[inline]
     pub fn peek_min(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(1))
+        self.storage.place(1).map(|root| self.storage.get(root))
     }
 
     /// The largest entry.
     #[inline]
     pub fn peek_max(&self) -> Option<Entry> {
-        (self.len > 0).then(|| self.storage.get(self.max_position()))
+        self.max_place().map(|place| self.storage.get(place))
     }
 
     /// The entry at `position`.
     #[inline]
+    #[track_caller]
     pub fn get(&self, position: u32) -> Entry {
-        self.check_position(position);
-        self.storage.get(position)
+        self.storage.get(self.place(position))
     }
 
     /// Adds an entry.
@@ -99,21 +97,18 @@ impl MinMaxHeap {
     /// Gives the entry back if there is no room.
     #[inline]
     pub fn push(&mut self, entry: Entry, positions: &mut impl Positions) -> Result<(), Entry> {
-        if self.len == self.storage.capacity() {
-            return Err(entry);
-        }
-        self.len += 1;
-        self.settle_last(entry, positions);
+        let Some(end) = self.storage.extend() else { return Err(entry) };
+        self.settle_leaf(end, entry, positions);
         Ok(())
     }
 
     /// Takes the smallest entry out.
     #[inline]
     pub fn pop_min(&mut self, positions: &mut impl Positions) -> Option<Entry> {
-        let min = self.peek_min()?;
-        let last = self.take_last();
-        if self.len > 0 {
-            self.descend::<Min, _>(1, last, positions);
+        let root = self.storage.place(1)?;
+        let min = self.storage.get(root);
+        if let Some(last) = self.take_last_but(root) {
+            self.descend::<Min, _>(root, last, positions);
         }
         Some(min)
     }
@@ -121,34 +116,33 @@ impl MinMaxHeap {
     /// Takes the largest entry out.
     #[inline]
     pub fn pop_max(&mut self, positions: &mut impl Positions) -> Option<Entry> {
-        if self.len < 2 {
-            return self.pop_min(positions);
-        }
-        let position = self.max_position();
-        let max = self.storage.get(position);
-        let last = self.take_last();
-        if position <= self.len {
-            self.descend::<Max, _>(position, last, positions);
+        let place = self.max_place()?;
+        let max = self.storage.get(place);
+        if let Some(last) = self.take_last_but(place) {
+            self.descend::<Max, _>(place, last, positions);
         }
         Some(max)
     }
 
     /// Takes the entry at `position` out.
     #[inline]
+    #[track_caller]
     pub fn remove(&mut self, position: u32, positions: &mut impl Positions) -> Entry {
-        let entry = self.get(position);
-        let last = self.take_last();
-        if position <= self.len {
-            self.settle(position, last, positions);
+        let place = self.place(position);
+        let entry = self.storage.get(place);
+        if let Some(last) = self.take_last_but(place) {
+            self.settle(place, last, positions);
         }
         entry
     }
 
     /// Puts `entry` in the place of the one at `position`, which is returned, and restores the order.
     #[inline]
+    #[track_caller]
     pub fn replace(&mut self, position: u32, entry: Entry, positions: &mut impl Positions) -> Entry {
-        let old = self.get(position);
-        self.settle(position, entry, positions);
+        let place = self.place(position);
+        let old = self.storage.get(place);
+        self.settle(place, entry, positions);
         old
     }
 
@@ -158,8 +152,9 @@ impl MinMaxHeap {
     /// in.
     #[inline]
     pub fn replace_min(&mut self, entry: Entry, positions: &mut impl Positions) -> Option<Entry> {
-        let min = self.peek_min()?;
-        self.descend::<Min, _>(1, entry, positions);
+        let root = self.storage.place(1)?;
+        let min = self.storage.get(root);
+        self.descend::<Min, _>(root, entry, positions);
         Some(min)
     }
 
@@ -170,45 +165,51 @@ impl MinMaxHeap {
 
     /// All entries, in the order of their positions.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
-        (1..=self.len).map(|position| self.storage.get(position))
+        self.places().map(|place| self.storage.get(place))
     }
 
     /// Panics unless every entry is in order with its parent and its grandparent.
     pub fn check_invariants(&self) {
-        assert!(self.len <= self.storage.capacity(), "more entries than room");
-        for position in 2..=self.len {
-            let entry = self.storage.get(position);
-            let min_level = position.ilog2().is_multiple_of(2);
-            let relatives = [(position / 2, min_level), (position / 4, !min_level)];
-            for (above, is_upper_bound) in relatives.into_iter().filter(|&(above, _)| above > 0) {
+        assert!(self.len() <= self.capacity(), "more entries than room");
+        assert_eq!(self.places().count(), self.len());
+        for place in self.places() {
+            let entry = self.storage.get(place);
+            let check = |above: Option<Place>, is_upper: bool| {
+                let Some(above) = above else { return };
                 let bound = self.storage.get(above);
-                let in_order = if is_upper_bound { entry <= bound } else { entry >= bound };
-                assert!(in_order, "{entry:?} at {position} is out of order with {bound:?} at {above}");
-            }
+                let in_order = if is_upper { entry <= bound } else { entry >= bound };
+                assert!(in_order, "{entry:?} at {place:?} is out of order with {bound:?} at {above:?}");
+            };
+            check(place.parent(), place.is_min());
+            check(place.grandparent(), !place.is_min());
         }
     }
 
-    /// Where the largest entry is, if there is any: the root if alone, else the larger child of the root.
-    #[inline]
-    fn max_position(&self) -> u32 {
-        match self.len {
-            0..=2 => self.len,
-            _ => 2 + u32::from(self.storage.get(3) > self.storage.get(2)),
-        }
+    fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        (1..=self.storage.len()).map_while(|position| self.storage.place(position))
     }
 
-    /// Shortens the heap by its last entry. There must be one.
+    /// Where the largest entry is: the root if alone, else the larger child of the root.
     #[inline]
-    fn take_last(&mut self) -> Entry {
-        let last = self.storage.get(self.len);
-        self.len -= 1;
-        last
+    fn max_place(&self) -> Option<Place> {
+        let (Some(left), right) = (self.storage.place(2), self.storage.place(3)) else {
+            return self.storage.place(1);
+        };
+        right.filter(|&right| self.storage.get(right) > self.storage.get(left)).or(Some(left))
     }
 
+    /// Shortens the heap by its last entry, to be put where there is a hole; `None` if the hole was at the end.
+    #[inline]
+    fn take_last_but(&mut self, hole: Place) -> Option<Entry> {
+        self.storage.take_last().filter(|_| hole.position() <= self.storage.len())
+    }
+
+    /// Panics if there is no entry at `position`.
     #[inline]
     #[track_caller]
-    fn check_position(&self, position: u32) {
-        assert!(position.wrapping_sub(1) < self.len, "no entry at position {position}");
+    fn place(&self, position: u32) -> Place {
+        let Some(place) = self.storage.place(position) else { panic!("no entry at position {position}") };
+        place
     }
 }
 

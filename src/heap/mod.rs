@@ -22,7 +22,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `entry` | what is ordered: (rank, tie, slot) in 16 bytes |
-//! | `storage` | segments that double and never move, so that growth under a lock is O(1) |
+//! | `storage` | segments that double and never move, so that growth under a lock is O(1); all `unsafe` code is here |
 //! | `side` | "small above" and "large above" as types |
 //! | `sift` | how an entry finds its place |
 //! | `best` | the first eight in order, without removing them |
