@@ -1,5 +1,7 @@
 //! Hands out *leases* on the best available *resource* of a fleet, at once, to very many callers.
 
+#[allow(dead_code)]
+mod lookup;
 mod rank;
 mod resource;
 #[allow(dead_code)]
@@ -13,6 +15,9 @@ pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub mod internals {
+    pub mod lookup {
+        pub use crate::lookup::*;
+    }
     pub mod sync {
         pub use crate::sync::*;
     }
