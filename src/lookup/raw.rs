@@ -12,7 +12,7 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 ///
 /// That it was. By rule 2, or by the contract of `insert`, it is then valid while the guard lives.
 #[inline(always)]
-unsafe fn follow<'g, T, G: Guard>(item: *mut T, guard: &'g G) -> &'g T {
+unsafe fn follow<T, G: Guard>(item: *mut T, guard: &G) -> &T {
     guard.touch(item);
     // SAFETY: the caller's promise.
     unsafe { &*item }
@@ -101,7 +101,7 @@ pub(super) enum Content<'g, T> {
 /// # Safety
 ///
 /// The contract of `Map::insert`.
-pub(super) unsafe fn arriving<'g, T, G: Guard>(item: std::ptr::NonNull<T>, guard: &'g G) -> &'g T {
+pub(super) unsafe fn arriving<T, G: Guard>(item: std::ptr::NonNull<T>, guard: &G) -> &T {
     // SAFETY: the contract keeps the item valid until its removal and beyond the life of today's guards. If the
     // insertion fails, the item is the caller's again, and our reference is not used after that.
     unsafe { follow(item.as_ptr(), guard) }
