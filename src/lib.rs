@@ -12,11 +12,14 @@ mod ring;
 #[allow(dead_code)]
 mod shard_set;
 #[allow(dead_code)]
+mod strategy;
+#[allow(dead_code)]
 mod sync;
 
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
+pub use strategy::{SelectShard, ShardView, Strategy};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
 
 /// The inner modules, for benchmarks, fuzz targets and model checkers. Exempt from semantic versioning.
@@ -28,6 +31,9 @@ pub mod internals {
     }
     pub mod shard_set {
         pub use crate::shard_set::*;
+    }
+    pub mod strategy {
+        pub use crate::strategy::*;
     }
     pub mod sync {
         pub use crate::sync::*;
