@@ -1,10 +1,9 @@
 //! Staying on a shard, and choosing the best of several.
 
+use std::hint::select_unpredictable;
+
 use super::{Cell, ShardView, two_below};
-use crate::{
-    shard_set::ShardSet,
-    sync::{SplitMix64, atomic::Ordering},
-};
+use crate::sync::{SplitMix64, atomic::Ordering};
 
 /// The current shard while its time lasts and it has something, else a new choice. `shards` is 2 or more.
 #[inline]
@@ -36,7 +35,7 @@ fn choose<V: ShardView>(view: &V, random: &mut SplitMix64, shards: u32, choices:
         // Also when there are only two: drawing both in random order is looking at all from a random start.
         2 => {
             let (first, second) = two_below(random, shards);
-            if better(view.best_rank(second), view.best_rank(first)) { second } else { first }
+            select_unpredictable(better(view.best_rank(second), view.best_rank(first)), second, first)
         }
         _ if choices >= shards => all(view, random, shards),
         _ => several(view, random, shards, choices),
@@ -49,46 +48,46 @@ fn choose<V: ShardView>(view: &V, random: &mut SplitMix64, shards: u32, choices:
 /// which the prefetcher likes, is enough. The shares of equals are not equal if they lie in clusters.
 fn all<V: ShardView>(view: &V, random: &mut SplitMix64, shards: u32) -> usize {
     let start = random.below(shards) as usize;
-    best(view, (start..shards as usize).chain(0..start))
-}
-
-/// Floyd's sampling: `choices` draws for `choices` distinct numbers, never one more.
-///
-/// It makes all sets of numbers equally likely, but not all orders of them, and at a tie the first one wins. Turning
-/// the set by a random angle mends that.
-fn several<V: ShardView>(view: &V, random: &mut SplitMix64, shards: u32, choices: u32) -> usize {
-    let turn = random.below(shards) as usize;
-    let mut drawn = ShardSet::new();
-    best(
-        view,
-        (shards - choices..shards).map(|last| {
-            let draw = random.below(last + 1) as usize;
-            // `last` itself cannot have been drawn before.
-            let draw = if drawn.contains(draw) { last as usize } else { draw };
-            drawn.insert(draw);
-            let turned = draw + turn;
-            if turned < shards as usize { turned } else { turned - shards as usize }
-        }),
-    )
-}
-
-#[inline]
-fn best<V: ShardView>(view: &V, mut candidates: impl Iterator<Item = usize>) -> usize {
-    let mut best = candidates.next().unwrap_or(0);
-    let mut best_rank = view.best_rank(best);
-    for candidate in candidates {
-        let rank = view.best_rank(candidate);
-        if better(rank, best_rank) {
-            (best, best_rank) = (candidate, rank);
+    let (mut best, mut best_rank) = (start, view.best_rank(start));
+    for shard in (start + 1..shards as usize).chain(0..start) {
+        let rank = view.best_rank(shard);
+        // A branch that is seldom taken: in a scan of n shards the best so far changes about ln(n) times.
+        if rank.is_some_and(|rank| best_rank.is_none_or(|best| rank < best)) {
+            (best, best_rank) = (shard, rank);
         }
+    }
+    best
+}
+
+/// One random shard out of each of `choices` equal sections, the sections turned by a random angle.
+///
+/// Distinct without remembering what was drawn. Each shard is drawn equally often, and first equally often, which
+/// decides ties. Not all sets are equally likely (near neighbours seldom meet), which is as good unless ranks repeat
+/// from section to section. Nothing here branches on a random number.
+fn several<V: ShardView>(view: &V, random: &mut SplitMix64, shards: u32, choices: u32) -> usize {
+    let turn = random.below(shards);
+    // Where sections end, in 16-bit fixed point. Rounding down may leave out the very last place, not a shard: the
+    // turn puts each one there in its turn.
+    let width = (shards << 16) / choices;
+    let mut draw = |section: u32| {
+        let (from, to) = ((section * width) >> 16, ((section + 1) * width) >> 16);
+        let place = turn + from + random.below(to - from);
+        select_unpredictable(place < shards, place, place.wrapping_sub(shards)) as usize
+    };
+    let mut best = draw(0);
+    let mut best_rank = view.best_rank(best);
+    for section in 1..choices {
+        let shard = draw(section);
+        let rank = view.best_rank(shard);
+        let better = better(rank, best_rank);
+        best = select_unpredictable(better, shard, best);
+        best_rank = select_unpredictable(better, rank, best_rank);
     }
     best
 }
 
 #[inline]
 fn better(challenger: Option<u64>, holder: Option<u64>) -> bool {
-    match (challenger, holder) {
-        (Some(challenger), Some(holder)) => challenger < holder,
-        (challenger, holder) => challenger.is_some() && holder.is_none(),
-    }
+    let lower = challenger.unwrap_or(u64::MAX) < holder.unwrap_or(u64::MAX);
+    challenger.is_some() & (holder.is_none() | lower)
 }
