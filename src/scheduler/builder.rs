@@ -3,12 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::{
-    DefaultHashBuilder, Scheduler,
+    Scheduler,
     core::Core,
     error::BuildError,
     token::Tokens,
 };
 use crate::{
+    DefaultHashBuilder,
     lookup::Map,
     resource::Resource,
     ring::Ring,

@@ -20,7 +20,6 @@ mod filter;
 mod holds;
 mod insert;
 mod lease;
-mod lend;
 mod query;
 mod stats;
 mod token;
