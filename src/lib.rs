@@ -27,8 +27,8 @@ pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError};
 pub use scheduler::{
     AcquireError, AcquireKeyError, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible, Overflow,
-    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler, Stats, Token,
-    UpdateError, WeightsError,
+    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler,
+    Stats, Token, UpdateError, WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};

@@ -140,7 +140,13 @@ impl<R: Resource> Node<R> {
             hash,
             home,
             batch,
-            owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0, deadline: 0 }),
+            owned: UnsafeCell::new(Owned {
+                slot: Owned::NO_SLOT,
+                limit,
+                superseded: 0,
+                pins: 0,
+                deadline: 0,
+            }),
             key,
         }
     }

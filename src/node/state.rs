@@ -271,9 +271,9 @@ impl NodeState {
     #[inline]
     pub fn lend(&self, limit: u32) -> Result<Moved, Refused> {
         self.transition(|state| {
-            state.is_eligible().then(|| {
-                State { bits: state.bits + (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit)
-            })
+            state
+                .is_eligible()
+                .then(|| State { bits: state.bits + (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit))
         })
     }
 
@@ -349,7 +349,8 @@ impl fmt::Debug for NodeState {
     }
 }
 
-const _: () = assert!(Capacity::MAX == u32::MAX >> IN_FLIGHT_SHIFT, "in-flight must be able to reach every limit");
+const _: () =
+    assert!(Capacity::MAX == u32::MAX >> IN_FLIGHT_SHIFT, "in-flight must be able to reach every limit");
 
 /// `atomic::Atomic` in production, an instrumented integer in a model.
 mod cell {
@@ -357,43 +358,60 @@ mod cell {
     use crate::sync::atomic::Ordering;
 
     #[cfg(not(any(loom, shuttle)))]
-    mod imp {
-        use super::State;
-        pub type Cell = atomic::Atomic<State>;
-        pub use std::convert::{identity as encode, identity as decode};
-        const _: () = assert!(Cell::is_lock_free(), "the state word must be one machine word");
+    type Cell = atomic::Atomic<State>;
+    #[cfg(not(any(loom, shuttle)))]
+    const _: () = assert!(Cell::is_lock_free(), "the state word must be one machine word");
+    #[cfg(any(loom, shuttle))]
+    type Cell = crate::sync::atomic::AtomicU64;
+
+    /// What the cell stores, and back: the state itself in production, its bits in a model.
+    trait Word {
+        fn encode(state: State) -> Self;
+        fn decode(self) -> State;
     }
 
-    #[cfg(any(loom, shuttle))]
-    mod imp {
-        use super::State;
-        pub type Cell = crate::sync::atomic::AtomicU64;
-        pub fn encode(state: State) -> u64 {
+    impl Word for State {
+        #[inline(always)]
+        fn encode(state: State) -> Self {
+            state
+        }
+        #[inline(always)]
+        fn decode(self) -> State {
+            self
+        }
+    }
+
+    impl Word for u64 {
+        fn encode(state: State) -> Self {
             bytemuck::must_cast(state)
         }
-        pub fn decode(bits: u64) -> State {
-            bytemuck::must_cast(bits)
+        fn decode(self) -> State {
+            bytemuck::must_cast(self)
         }
     }
 
-    pub struct AtomicState(imp::Cell);
+    pub struct AtomicState(Cell);
 
     impl AtomicState {
         pub fn new(state: State) -> Self {
-            AtomicState(imp::Cell::new(imp::encode(state)))
+            AtomicState(Cell::new(Word::encode(state)))
         }
 
         #[inline]
         pub fn load(&self, order: Ordering) -> State {
-            imp::decode(self.0.load(order))
+            self.0.load(order).decode()
         }
 
         #[inline]
-        pub fn compare_exchange(&self, from: State, to: State, ok: Ordering, no: Ordering) -> Result<State, State> {
-            self.0
-                .compare_exchange(imp::encode(from), imp::encode(to), ok, no)
-                .map(imp::decode)
-                .map_err(imp::decode)
+        pub fn compare_exchange(
+            &self,
+            from: State,
+            to: State,
+            ok: Ordering,
+            no: Ordering,
+        ) -> Result<State, State> {
+            let result = self.0.compare_exchange(Word::encode(from), Word::encode(to), ok, no);
+            result.map(Word::decode).map_err(Word::decode)
         }
     }
 }
@@ -451,7 +469,12 @@ mod tests {
                 if lent {
                     let _ = state.lend(1).expect("eligible");
                 }
-                let chosen: Vec<Hold> = HOLDS.into_iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, h)| h).collect();
+                let chosen: Vec<Hold> = HOLDS
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(i, _)| set >> i & 1 == 1)
+                    .map(|(_, h)| h)
+                    .collect();
                 for &hold in &chosen {
                     let _ = state.hold(hold).expect("member");
                     let again = state.hold(hold).expect("member");
@@ -464,7 +487,11 @@ mod tests {
                 if lent {
                     let _ = state.give_back(1, false).expect("out");
                     for hold in HOLDS {
-                        assert_eq!(state.load().is_held(hold), chosen.contains(&hold), "a return clears no hold");
+                        assert_eq!(
+                            state.load().is_held(hold),
+                            chosen.contains(&hold),
+                            "a return clears no hold"
+                        );
                     }
                 }
                 for &hold in &chosen {
@@ -492,7 +519,10 @@ mod tests {
         assert!(!state.revalue(2).expect("member").to.is_full());
         let _ = state.lend(2).expect("eligible");
         assert!(state.revalue(1).expect("member").to.is_full(), "over the limit counts as full");
-        assert!(state.give_back(1, false).expect("out").to.is_full(), "one of two came back, the limit is one");
+        assert!(
+            state.give_back(1, false).expect("out").to.is_full(),
+            "one of two came back, the limit is one"
+        );
         assert!(!state.give_back(1, false).expect("out").to.is_full());
     }
 

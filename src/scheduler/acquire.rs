@@ -65,7 +65,8 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub(super) fn shows_some(&self, shard: &Shard<R>) -> bool {
         let face = shard.face();
-        face.standing(Standing::Eligible) > 0 || (face.staged() != 0 && self.roster.is_committed(face.staged()))
+        face.standing(Standing::Eligible) > 0
+            || (face.staged() != 0 && self.roster.is_committed(face.staged()))
     }
 
     /// The best resource, as the strategy understands it.
@@ -194,7 +195,8 @@ impl<R: Resource> Core<R> {
             if let Some(lent) = self.lend_best(&mut first.lock()) {
                 return Ok(lent);
             }
-            for shard in ring.successors(hash).map(|i| &self.shards[i]).filter(|shard| self.shows_some(shard)) {
+            for shard in ring.successors(hash).map(|i| &self.shards[i]).filter(|shard| self.shows_some(shard))
+            {
                 if let Some(lent) = self.lend_best(&mut shard.lock()) {
                     return Ok(lent);
                 }

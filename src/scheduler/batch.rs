@@ -1,11 +1,6 @@
 //! Insertion of many resources at once: all or nothing, never visible in part. The protocol is in `shard::staged`.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    hash::BuildHasher,
-    ptr::NonNull,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, hash::BuildHasher, ptr::NonNull};
 
 use super::{
     Scheduler,
@@ -15,6 +10,7 @@ use super::{
 };
 use crate::{
     heap,
+    lookup::Keyed,
     node::{Draft, Node},
     resource::Resource,
     shard::Run,
@@ -45,7 +41,7 @@ impl<R: Resource> Members<'_, R> {
         let guard = self.core.pin();
         for member in members.iter().filter(|member| member.linked) {
             // SAFETY: owned by `Seated`, not freed before `take_back`.
-            self.core.map.remove_item(unsafe { member.seated.node().as_ref() }, &guard);
+            let _ = self.core.map.remove_item(unsafe { member.seated.node().as_ref() }, &guard);
         }
     }
 }
@@ -61,8 +57,9 @@ impl<R: Resource> Core<R> {
     /// Homes for a batch: where a resource wants to be, else always the shard with the fewest members then.
     fn homes(&self, drafts: &[Draft<R>]) -> Result<Vec<u32>, InsertError<R::Key>> {
         let mut homes = Vec::with_capacity(drafts.len());
-        let mut emptiest: BinaryHeap<Reverse<(u64, u32)>> =
-            (0..self.shards.len() as u32).map(|i| Reverse((self.shards[i as usize].face().members(), i))).collect();
+        let mut emptiest: BinaryHeap<Reverse<(u64, u32)>> = (0..self.shards.len() as u32)
+            .map(|i| Reverse((self.shards[i as usize].face().members(), i)))
+            .collect();
         for draft in drafts {
             let home = match self.wanted_home(draft)? {
                 Some(home) => home,
@@ -141,7 +138,8 @@ impl<R: Resource> Core<R> {
         }
         // B4.
         let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
-        let committed = u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
+        let committed =
+            u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
         if committed {
             for member in members.seated.drain(..) {
                 member.seated.release();
@@ -160,7 +158,10 @@ impl<R: Resource> Core<R> {
         } else {
             // SAFETY: still owned by `members`.
             let key = unsafe { nodes[0].as_ref() }.key().clone();
-            Err(Rejected { returned: members.take_back(), error: InsertError::Full { key, max: max as usize } })
+            Err(Rejected {
+                returned: members.take_back(),
+                error: InsertError::Full { key, max: max as usize },
+            })
         };
         drop(members);
         drop(turn);
@@ -214,7 +215,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 Ok(draft) => drafts.push(draft),
                 Err(Rejected { returned, error }) => {
                     let accepted = drafts.into_iter().map(|draft: Draft<R>| draft.resource);
-                    return Err(Rejected { returned: accepted.chain([returned]).chain(rest).collect(), error });
+                    return Err(Rejected {
+                        returned: accepted.chain([returned]).chain(rest).collect(),
+                        error,
+                    });
                 }
             }
         }

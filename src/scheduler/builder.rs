@@ -2,12 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::{
-    Scheduler,
-    core::Core,
-    error::BuildError,
-    token::Tokens,
-};
+use super::{Scheduler, core::Core, error::BuildError, token::Tokens};
 use crate::{
     DefaultHashBuilder,
     lookup::Map,
@@ -101,8 +96,19 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// The hasher of keys. Default: [`DefaultHashBuilder`], seeded at random per scheduler.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<R, H> {
-        let Builder { shards, strategy, ties, hasher: _, clock, seed, expected, max, weights, virtual_nodes, marker } =
-            self;
+        let Builder {
+            shards,
+            strategy,
+            ties,
+            hasher: _,
+            clock,
+            seed,
+            expected,
+            max,
+            weights,
+            virtual_nodes,
+            marker,
+        } = self;
         Builder { shards, strategy, ties, hasher, clock, seed, expected, max, weights, virtual_nodes, marker }
     }
 
@@ -177,7 +183,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             roster: Roster::new(),
             batch: Mutex::new(()),
             selector,
-            cells: (0..cells as u64).map(|i| CachePadded::new(Cell::new(SplitMix64::mix(seed ^ i)))).collect(),
+            cells: (0..cells as u64)
+                .map(|i| CachePadded::new(Cell::new(SplitMix64::mix(seed ^ i))))
+                .collect(),
             ring: Published::new(ring),
             clock: self.clock,
             max_resources,

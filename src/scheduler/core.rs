@@ -80,8 +80,7 @@ impl<R: Resource> Held<R> {
     pub fn resource(&self) -> &R {
         // SAFETY: rule 6 of `node`: the unit of capacity, or the pin of the token, keeps it.
         #[allow(unsafe_code)]
-        unsafe { self.value.as_ref() }
-            .resource()
+        unsafe { self.value.as_ref() }.resource()
     }
 }
 
@@ -176,7 +175,9 @@ impl<R: Resource> Core<R> {
         let mut earliest = NEVER;
         for shard in &self.shards {
             while shard.face().earliest() <= now {
-                let Some(mut locked) = (if wait { Some(shard.lock()) } else { shard.try_lock() }) else { break };
+                let Some(mut locked) = (if wait { Some(shard.lock()) } else { shard.try_lock() }) else {
+                    break;
+                };
                 // A few at a time, so that the lock is not held longer than for other operations.
                 if locked.thaw(now, THAW_AT_ONCE) < THAW_AT_ONCE {
                     break;
@@ -224,7 +225,12 @@ impl<R: Resource> Core<R> {
     }
 
     /// Ends a lease: by its token.
-    pub fn redeem(&self, token: Token, deadline: Option<u64>, outcome: Option<Count>) -> Result<(), ReleaseError> {
+    pub fn redeem(
+        &self,
+        token: Token,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+    ) -> Result<(), ReleaseError> {
         let Ticket { node, value, exclusive } = self.tokens.redeem(token)?;
         self.give_back(node, value, exclusive, deadline, outcome);
         Ok(())

@@ -2,13 +2,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use crate::{
-    node::Standing,
-    resource::Capacity,
-    ring::RingError,
-    strategy::StrategyError,
-    sync::Timestamp,
-};
+use crate::{node::Standing, resource::Capacity, ring::RingError, strategy::StrategyError, sync::Timestamp};
 
 /// Something that was handed in and not accepted: it comes back, with the reason.
 pub struct Rejected<T, E> {
@@ -79,7 +73,9 @@ impl fmt::Display for BuildError {
             BuildError::Weights { given, shards } => {
                 write!(f, "{given} weights: one for each of {shards} shards is needed")
             }
-            BuildError::MaxResources { given, max } => write!(f, "room for {given} resources: allowed are 1 to {max}"),
+            BuildError::MaxResources { given, max } => {
+                write!(f, "room for {given} resources: allowed are 1 to {max}")
+            }
         }
     }
 }
@@ -135,7 +131,9 @@ impl<K: fmt::Debug> fmt::Display for InsertError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InsertError::Duplicate { key } => write!(f, "resource {key:?} is in the fleet already"),
-            InsertError::Full { key, max } => write!(f, "no room for resource {key:?}: at most {max} are allowed"),
+            InsertError::Full { key, max } => {
+                write!(f, "no room for resource {key:?}: at most {max} are allowed")
+            }
             InsertError::ShardFull { key, shard, max } => {
                 write!(f, "no room for resource {key:?} in shard {shard}: at most {max} are allowed there")
             }
@@ -363,7 +361,10 @@ impl fmt::Display for ReleaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReleaseError::Stale { generation, current } => {
-                write!(f, "the lease of this token was returned already: generation {generation}, now {current}")
+                write!(
+                    f,
+                    "the lease of this token was returned already: generation {generation}, now {current}"
+                )
             }
             ReleaseError::Foreign => f.write_str("the token is not one of this scheduler"),
         }
@@ -391,7 +392,9 @@ impl fmt::Display for WeightsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WeightsError::Ring(error) => error.fmt(f),
-            WeightsError::Length { given, shards } => write!(f, "{given} weights: one for each of {shards} shards is needed"),
+            WeightsError::Length { given, shards } => {
+                write!(f, "{given} weights: one for each of {shards} shards is needed")
+            }
         }
     }
 }

@@ -27,11 +27,13 @@ use crate::{
     node::Node,
     resource::Resource,
     shard::{Lent, Shard},
-    strategy::ShardView,
 };
 
 impl<R: Resource> Core<R> {
-    fn lend_where(&self, accepts: &mut dyn FnMut(&Node<R>, &Pin<'_>) -> bool) -> Result<Lent<R>, AcquireError> {
+    fn lend_where(
+        &self,
+        accepts: &mut dyn FnMut(&Node<R>, &Pin<'_>) -> bool,
+    ) -> Result<Lent<R>, AcquireError> {
         open(self)?;
         self.thaw_due();
         let guard = self.pin();
@@ -155,7 +157,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// As [`acquire_where`](Scheduler::acquire_where), for a lease that may outlive the scheduler.
-    pub fn acquire_where_owned(&self, accepts: impl FnMut(&R) -> bool) -> Result<OwnedLease<R>, AcquireError> {
+    pub fn acquire_where_owned(
+        &self,
+        accepts: impl FnMut(&R) -> bool,
+    ) -> Result<OwnedLease<R>, AcquireError> {
         self.acquire_where(accepts).map(|lease| lease.into_owned(&self.core))
     }
 

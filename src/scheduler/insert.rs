@@ -124,7 +124,12 @@ impl<R: Resource> Drop for Seated<'_, R> {
 
 impl<R: Resource> Core<R> {
     /// I1 for everything but the key's hash.
-    pub(super) fn draft(&self, key: R::Key, hash: u64, resource: R) -> Result<Draft<R>, Rejected<R, InsertError<R::Key>>> {
+    pub(super) fn draft(
+        &self,
+        key: R::Key,
+        hash: u64,
+        resource: R,
+    ) -> Result<Draft<R>, Rejected<R, InsertError<R::Key>>> {
         let capacity = resource.capacity();
         let Some(limit) = capacity.limit() else {
             return Err(Rejected { returned: resource, error: InsertError::Capacity { key, capacity } });
@@ -160,7 +165,8 @@ impl<R: Resource> Core<R> {
             if self.roster.add(max).is_ok() {
                 return Ok(Counted(self));
             }
-            let made_room = overflow == Overflow::EvictWorst && self.evict(|worst| worst.rank() > rank).is_some();
+            let made_room =
+                overflow == Overflow::EvictWorst && self.evict(|worst| worst.rank() > rank).is_some();
             if !made_room {
                 return Err(max as usize);
             }
@@ -176,7 +182,10 @@ impl<R: Resource> Core<R> {
         let counted = match self.count_in(draft.rank) {
             Ok(counted) => counted,
             Err(max) => {
-                return Err(Rejected { error: InsertError::Full { key: draft.key, max }, returned: draft.resource });
+                return Err(Rejected {
+                    error: InsertError::Full { key: draft.key, max },
+                    returned: draft.resource,
+                });
             }
         };
         let seated = match Seated::new(self, draft, home, 0) {
@@ -216,7 +225,7 @@ impl<R: Resource> Core<R> {
             let state = existing.state.load();
             if state.is_removed() {
                 // On its way out; help the lookup to forget it.
-                self.map.remove_item(existing, &guard);
+                let _ = self.map.remove_item(existing, &guard);
                 continue;
             }
             if state.is_staged() && !self.roster.is_committed(existing.batch()) {

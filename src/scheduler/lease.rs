@@ -56,7 +56,12 @@ impl<'s, R: Resource> Lease<'s, R> {
 
     fn into_held(self) -> Held<R> {
         let lease = mem::ManuallyDrop::new(self);
-        Held { node: lease.held.node, value: lease.held.value, token: lease.held.token, exclusive: lease.held.exclusive }
+        Held {
+            node: lease.held.node,
+            value: lease.held.value,
+            token: lease.held.token,
+            exclusive: lease.held.exclusive,
+        }
     }
 
     /// The resource's key.
@@ -107,8 +112,12 @@ impl<'s, R: Resource> Lease<'s, R> {
 impl<R: Resource> OwnedLease<R> {
     fn into_parts(self) -> (Arc<Core<R>>, Held<R>) {
         let lease = mem::ManuallyDrop::new(self);
-        let held =
-            Held { node: lease.held.node, value: lease.held.value, token: lease.held.token, exclusive: lease.held.exclusive };
+        let held = Held {
+            node: lease.held.node,
+            value: lease.held.value,
+            token: lease.held.token,
+            exclusive: lease.held.exclusive,
+        };
         // SAFETY: the lease is not dropped, so this is the one move out of the field.
         #[allow(unsafe_code)]
         let core = unsafe { std::ptr::read(&lease.core) };

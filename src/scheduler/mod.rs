@@ -29,8 +29,8 @@ use std::{fmt, hash::BuildHasher};
 
 pub use builder::{Builder, Overflow};
 pub use error::{
-    AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected, ReleaseError,
-    UpdateError, WeightsError,
+    AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
+    ReleaseError, UpdateError, WeightsError,
 };
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
@@ -39,6 +39,7 @@ pub use stats::Stats;
 pub use token::{ParseTokenError, Token};
 pub use update::Removed;
 
+use self::core::Core;
 use crate::{
     DefaultHashBuilder,
     outcome::Outcome,
@@ -46,7 +47,6 @@ use crate::{
     ring::Ring,
     sync::{Arc, atomic::Ordering},
 };
-use self::core::Core;
 
 /// Lends the best available resource of a fleet to many callers at once.
 ///
@@ -108,9 +108,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         if weights.len() != shards {
             return Err(WeightsError::Length { given: weights.len(), shards });
         }
-        // Checked once; the same weights make the same ring each time the publication has to be repeated.
-        let ring = Ring::new(weights, core.virtual_nodes).map_err(WeightsError::Ring)?;
-        core.ring.update(|_| ring.clone());
+        core.ring.store(Ring::new(weights, core.virtual_nodes).map_err(WeightsError::Ring)?);
         Ok(())
     }
 

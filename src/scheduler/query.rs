@@ -1,6 +1,8 @@
 //! Looking without taking: peek, get, keys, snapshot.
 
-use std::{borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, marker::PhantomData, ops::Deref, ptr::NonNull};
+use std::{
+    borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, marker::PhantomData, ops::Deref, ptr::NonNull,
+};
 
 use super::{
     Scheduler,
@@ -41,8 +43,7 @@ impl<R> Deref for Peek<'_, R> {
     fn deref(&self) -> &R {
         // SAFETY: rules 3 and 6 of `node`: the value was current under the guard, which still lives.
         #[allow(unsafe_code)]
-        unsafe { self.value.as_ref() }
-            .resource()
+        unsafe { self.value.as_ref() }.resource()
     }
 }
 
@@ -158,9 +159,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let guard = core.pin();
         let hash = affinity_hash(id);
         let ring = core.ring.load();
-        let node = core.shown(&core.shards[ring.shard_of(hash)], &guard).or_else(|| {
-            ring.successors(hash).find_map(|i| core.shown(&core.shards[i], &guard))
-        })?;
+        let node = core
+            .shown(&core.shards[ring.shard_of(hash)], &guard)
+            .or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], &guard)))?;
         let value = NonNull::from(node.value(&guard));
         drop(ring);
         Some(Peek::new(value, guard))
@@ -218,8 +219,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         // A guard cannot travel with an iterator that borrows it, and must not be held for as long as a caller likes.
         let core = &*self.core;
         let guard = core.pin();
-        let keys: Vec<R::Key> =
-            core.map.iter(&guard).filter(|node| core.visible(node).is_some()).map(|node| node.key().clone()).collect();
+        let keys: Vec<R::Key> = core
+            .map
+            .iter(&guard)
+            .filter(|node| core.visible(node).is_some())
+            .map(|node| node.key().clone())
+            .collect();
         keys.into_iter()
     }
 

@@ -3,7 +3,12 @@
 use std::hash::BuildHasher;
 
 use super::{Scheduler, error::Reasons};
-use crate::{node::Standing, resource::Resource, shard::Count, sync::atomic::{Ordering, fence}};
+use crate::{
+    node::Standing,
+    resource::Resource,
+    shard::Count,
+    sync::atomic::{Ordering, fence},
+};
 
 /// How the fleet stands, and what has happened so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +93,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
 
     fn read_stats(&self) -> Stats {
         let core = &*self.core;
-        let mut stats = Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
+        let mut stats =
+            Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
         let mut first = Some(0u64);
         let mut staged = false;
         for shard in &core.shards {

@@ -97,7 +97,9 @@ pub struct ParseTokenError;
 
 impl fmt::Display for ParseTokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a token is three groups of 8, 8 and 16 lower-case hexadecimal digits, with dashes between")
+        f.write_str(
+            "a token is three groups of 8, 8 and 16 lower-case hexadecimal digits, with dashes between",
+        )
     }
 }
 
@@ -365,8 +367,15 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "-", "00000007-00000002", "+0000007-00000002-0123456789abcdef", "00000007-00000002-0123456789ABCDEF",
-            "00000007-00000002-0123456789abcdef-", "00000007-00000002-0123456789abcde"] {
+        for text in [
+            "",
+            "-",
+            "00000007-00000002",
+            "+0000007-00000002-0123456789abcdef",
+            "00000007-00000002-0123456789ABCDEF",
+            "00000007-00000002-0123456789abcdef-",
+            "00000007-00000002-0123456789abcde",
+        ] {
             assert_eq!(text.parse::<Token>(), Err(ParseTokenError), "{text:?}");
         }
     }

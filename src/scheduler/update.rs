@@ -8,7 +8,7 @@ use super::{
     error::{KeyError, Rejected, UpdateError},
 };
 use crate::{
-    lookup::{Guard, Keyed},
+    lookup::Keyed,
     node::{Node, Value},
     rank::Priority,
     resource::Resource,
@@ -25,7 +25,13 @@ enum Attempt<R: Resource> {
 
 impl<R: Resource> Core<R> {
     /// Replaces the value, with `expected` only if that is still the current one.
-    fn try_update(&self, node: &Node<R>, resource: R, expected: Option<NonNull<Value<R>>>, guard: &Pin<'_>) -> Attempt<R> {
+    fn try_update(
+        &self,
+        node: &Node<R>,
+        resource: R,
+        expected: Option<NonNull<Value<R>>>,
+        guard: &Pin<'_>,
+    ) -> Attempt<R> {
         let key = node.key();
         let given = resource.key();
         if given != *key {
@@ -49,7 +55,10 @@ impl<R: Resource> Core<R> {
             Err((value, refused)) => {
                 if refused.0.is_removed() {
                     let returned = value.into_resource();
-                    return Attempt::Refused(Rejected { returned, error: UpdateError::NotFound { key: given } });
+                    return Attempt::Refused(Rejected {
+                        returned,
+                        error: UpdateError::NotFound { key: given },
+                    });
                 }
                 return Attempt::Changed;
             }
@@ -69,7 +78,8 @@ impl<R: Resource> Core<R> {
     /// The tail of a removal, by the one who won it.
     pub(super) fn forget(&self, node: &Node<R>, guard: &Pin<'_>) {
         self.roster.subtract();
-        self.map.remove_item(node, guard);
+        // Somebody who wants to insert the key may have been faster.
+        let _ = self.map.remove_item(node, guard);
         let garbage = self.home(node).lock().unlink(node);
         self.retire(garbage);
     }

@@ -67,9 +67,17 @@ impl<R: Resource> Shard<R> {
         let face = self.face();
         for i in 0..Standing::Staged as u8 {
             let standing = STANDINGS[i as usize];
-            assert_eq!(face.standing(standing), standings.get(&i).copied().unwrap_or(0), "{standing:?} on the face");
+            assert_eq!(
+                face.standing(standing),
+                standings.get(&i).copied().unwrap_or(0),
+                "{standing:?} on the face"
+            );
         }
-        assert_eq!(face.standing(Standing::Removed), tally.leaving as u32, "removed nodes that still have a slot");
+        assert_eq!(
+            face.standing(Standing::Removed),
+            tally.leaving as u32,
+            "removed nodes that still have a slot"
+        );
         assert_eq!(face.standing(Standing::Staged), 0, "staged nodes are never counted");
         assert_eq!(locked.inner.ready.len() as u32, face.standing(Standing::Eligible), "the ready heap");
         assert_eq!(locked.inner.cooling.len() as u32, face.standing(Standing::Cooling), "the cooling heap");

@@ -88,7 +88,11 @@ impl<R: Resource> Face<R> {
     /// The rank of the best eligible resource, or `None` if there is none.
     #[inline]
     pub fn best_rank(&self) -> Option<u64> {
-        if self.standing(Standing::Eligible) == 0 { None } else { Some(self.best_rank.load(Ordering::Relaxed)) }
+        if self.standing(Standing::Eligible) == 0 {
+            None
+        } else {
+            Some(self.best_rank.load(Ordering::Relaxed))
+        }
     }
 
     /// Where the best eligible resource is published; null if there is none. Load it through a guard, with Acquire.

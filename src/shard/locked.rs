@@ -103,12 +103,16 @@ impl<'s, R: Resource> Locked<'s, R> {
     // Room.
 
     pub(super) fn shortage_for_slot(&self) -> Option<Shortage> {
+        self.shortage_for(self.inner.slots.live() as usize + 1)
+    }
+
+    /// What is missing for `nodes` nodes in all. Every node that has a slot may become eligible.
+    pub(super) fn shortage_for(&self, nodes: usize) -> Option<Shortage> {
         let inner = &self.inner;
-        if !inner.slots.has_room() {
+        if inner.slots.capacity() < nodes {
             return Some(inner.slots.next_segment_len().map_or(Shortage::Exhausted, Shortage::Slots));
         }
-        // Every node that has a slot may become eligible.
-        if inner.ready.capacity() <= inner.slots.live() as usize {
+        if inner.ready.capacity() < nodes {
             return Some(inner.ready.next_segment_len().map_or(Shortage::Exhausted, Shortage::Ready));
         }
         None
@@ -523,11 +527,6 @@ impl<'s, R: Resource> Locked<'s, R> {
     pub fn best_nodes(&self) -> impl Iterator<Item = &'s Node<R>> + use<'_, 's, R> {
         let best = self.inner.ready.best();
         (0..best.len()).map(move |i| self.node_in(best[i].slot()))
-    }
-
-    /// How many resources are eligible.
-    pub fn eligible(&self) -> usize {
-        self.inner.ready.len()
     }
 
     /// The worst eligible node.

@@ -28,10 +28,10 @@ mod staged;
 
 use std::ptr::NonNull;
 
-pub use face::{Count, Face, NEVER};
 pub use check::Tally;
-pub use locked::{Garbage, Lent, Locked, Revalued};
-pub use staged::{Full, Roster, Run};
+pub use face::{Count, Face, NEVER};
+pub use locked::{Garbage, Lent, Locked};
+pub use staged::{Roster, Run};
 
 use crate::{
     heap::{MinMaxHeap, Segment},
@@ -142,7 +142,13 @@ impl<R: Resource> Shard<R> {
 
     /// Takes the lock with room for one more node to cool, made outside the lock.
     pub fn lock_with_cooling(&self) -> Locked<'_, R> {
-        self.lock_with(|locked| locked.shortage_for_cooling()).expect("no more nodes cool than there are slots")
+        self.lock_with(|locked| locked.shortage_for_cooling())
+            .expect("no more nodes cool than there are slots")
+    }
+
+    /// Makes room for `nodes` nodes.
+    pub fn reserve(&self, nodes: usize) {
+        drop(self.lock_with(|locked| locked.shortage_for(nodes)));
     }
 
     fn lock_with(&self, shortage: impl Fn(&Locked<'_, R>) -> Option<Shortage>) -> Option<Locked<'_, R>> {

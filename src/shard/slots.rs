@@ -41,16 +41,18 @@ pub struct Slots<R: Resource> {
 
 impl<R: Resource> Slots<R> {
     pub fn new() -> Self {
-        Slots { segments: std::array::from_fn(|_| SlotSegment::empty()), count: 0, used: 0, free: NO_SLOT, live: 0 }
+        Slots {
+            segments: std::array::from_fn(|_| SlotSegment::empty()),
+            count: 0,
+            used: 0,
+            free: NO_SLOT,
+            live: 0,
+        }
     }
 
-    fn capacity(&self) -> u32 {
-        if self.count == 0 { 0 } else { FIRST << (self.count - 1) }
-    }
-
-    /// Whether a slot can be taken without another segment.
-    pub fn has_room(&self) -> bool {
-        self.free != NO_SLOT || self.used < self.capacity()
+    /// Slots that there is room for: as many as may be live at once, since a free slot is taken first.
+    pub fn capacity(&self) -> usize {
+        if self.count == 0 { 0 } else { (FIRST as usize) << (self.count - 1) }
     }
 
     /// Slots in use.
@@ -60,7 +62,7 @@ impl<R: Resource> Slots<R> {
 
     /// The length of the next segment; `None` if the table has reached its limit.
     pub fn next_segment_len(&self) -> Option<usize> {
-        (self.count < SEGMENTS).then(|| if self.count == 0 { FIRST } else { self.capacity() } as usize)
+        (self.count < SEGMENTS).then(|| self.capacity().max(FIRST as usize))
     }
 
     /// Links `segment` in, or gives it back if it is not the next one any more.
@@ -89,7 +91,7 @@ impl<R: Resource> Slots<R> {
             self.free = self.position(slot);
             slot
         } else {
-            debug_assert!(self.used < self.capacity());
+            debug_assert!((self.used as usize) < self.capacity());
             self.used += 1;
             self.used - 1
         };
