@@ -137,8 +137,7 @@ impl MinMaxHeap {
         let grandchildren = (0..3).map_while(|index| self.storage.grandchild(hole, index));
         for place in right.into_iter().chain(grandchildren) {
             let entry = self.storage.get(place);
-            // An equal grandchild goes before the child, which must not move up past its own children.
-            if !S::before(first.1, entry) {
+            if S::before(entry, first.1) {
                 first = (place, entry);
             }
         }

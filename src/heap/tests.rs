@@ -16,12 +16,13 @@ const MANY: u32 = if cfg!(miri) { 300 } else { 20_000 };
 /// The permutations of so many entries are all tried.
 const PERMUTED: u32 = if cfg!(miri) { 4 } else { 8 };
 
-/// Slot to position; 0 if not in the heap.
+/// Slot to position, 0 if not in the heap; and the slots told of in the last operation.
 #[derive(Default)]
-struct Table(Vec<u32>);
+struct Table(Vec<u32>, Vec<u32>);
 
 impl Positions for Table {
     fn set(&mut self, slot: u32, position: u32) {
+        self.1.push(slot);
         let slot = slot as usize;
         if self.0.len() <= slot {
             self.0.resize(slot + 1, 0);
@@ -55,11 +56,13 @@ impl Checked {
         let entry = Entry::new(rank, tie, self.next_slot);
         self.next_slot += 1;
         self.table.set(entry.slot(), 0);
+        self.table.1.clear();
         entry
     }
 
     fn left(&mut self, entry: Entry) -> Entry {
         assert!(self.oracle.remove(&entry), "{entry:?} was not there");
+        assert!(!self.table.1.contains(&entry.slot()), "told of {entry:?}, which left");
         self.table.set(entry.slot(), 0);
         entry
     }
@@ -78,6 +81,7 @@ impl Checked {
     fn pop_min(&mut self) -> Option<Entry> {
         let expected = self.oracle.first().copied();
         assert_eq!(self.heap.peek_min(), expected);
+        self.table.1.clear();
         assert_eq!(self.heap.pop_min(&mut self.table), expected);
         expected.map(|entry| self.left(entry))
     }
@@ -85,6 +89,7 @@ impl Checked {
     fn pop_max(&mut self) -> Option<Entry> {
         let expected = self.oracle.last().copied();
         assert_eq!(self.heap.peek_max(), expected);
+        self.table.1.clear();
         assert_eq!(self.heap.pop_max(&mut self.table), expected);
         expected.map(|entry| self.left(entry))
     }
@@ -98,6 +103,7 @@ impl Checked {
     fn remove(&mut self, random: u32) {
         let Some(position) = self.position(random) else { return };
         let expected = self.heap.get(position);
+        self.table.1.clear();
         assert_eq!(self.heap.remove(position, &mut self.table), expected);
         self.left(expected);
     }
