@@ -29,7 +29,6 @@ use super::{
     lease::{Lease, OwnedLease},
 };
 use crate::{
-    lookup::Keyed,
     node::Standing,
     resource::Resource,
     ring::affinity_hash,
@@ -260,10 +259,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Errors
     /// [`AcquireKeyError::NotEligible`] says what stood in the way at the linearization point.
-    pub fn acquire_key<Q>(&self, key: &Q) -> Result<Lease<'_, R>, AcquireKeyError<R::Key>>
+    pub fn acquire_key<Q>(&self, key: &Q) -> Result<Lease<'_, R>, AcquireKeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         let core = &*self.core;
         if core.is_closed() {
@@ -303,7 +302,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 }
             }
             return Err(AcquireKeyError::NotEligible {
-                key: node.key().clone(),
+                key: key.to_owned(),
                 standing,
                 in_flight: state.in_flight(),
                 earliest: cooling.then(|| Timestamp::from_nanos(deadline)),
@@ -312,10 +311,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// As [`acquire_key`](Scheduler::acquire_key), for a lease that may outlive the scheduler.
-    pub fn acquire_key_owned<Q>(&self, key: &Q) -> Result<OwnedLease<R>, AcquireKeyError<R::Key>>
+    pub fn acquire_key_owned<Q>(&self, key: &Q) -> Result<OwnedLease<R>, AcquireKeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.acquire_key(key).map(|lease| lease.into_owned(&self.core))
     }

@@ -162,9 +162,7 @@ pub enum UpdateError<K> {
     /// The new value has another key; keys are immutable.
     KeyChanged {
         /// The key in the fleet.
-        from: K,
-        /// The key of the new value.
-        to: K,
+        key: K,
     },
     /// The new value's capacity is out of range.
     Capacity {
@@ -177,13 +175,23 @@ pub enum UpdateError<K> {
     Closed,
 }
 
+impl<K> UpdateError<K> {
+    /// The same error, with the key as the caller spelled it.
+    pub(super) fn about<O>(self, key: O) -> UpdateError<O> {
+        match self {
+            UpdateError::NotFound { .. } => UpdateError::NotFound { key },
+            UpdateError::KeyChanged { .. } => UpdateError::KeyChanged { key },
+            UpdateError::Capacity { capacity, .. } => UpdateError::Capacity { key, capacity },
+            UpdateError::Closed => UpdateError::Closed,
+        }
+    }
+}
+
 impl<K: fmt::Debug> fmt::Display for UpdateError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UpdateError::NotFound { key } => write!(f, "resource {key:?} is not in the fleet"),
-            UpdateError::KeyChanged { from, to } => {
-                write!(f, "an update of resource {from:?} must keep its key, not change it to {to:?}")
-            }
+            UpdateError::KeyChanged { key } => write!(f, "an update of resource {key:?} must keep its key"),
             UpdateError::Capacity { key, capacity } => {
                 write!(f, "capacity of resource {key:?} is {capacity}: allowed are 1 to {}", Capacity::MAX)
             }

@@ -19,10 +19,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         &self,
         key: &Q,
         f: impl FnOnce(&Core<R>, &Node<R>, &Pin<'_>) -> Option<T>,
-    ) -> Result<T, KeyError<R::Key>>
+    ) -> Result<T, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         let core = &*self.core;
         if core.is_closed() {
@@ -38,10 +38,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             .ok_or_else(|| KeyError::NotFound { key: key.to_owned() })
     }
 
-    fn hold<Q>(&self, key: &Q, hold: Hold, count: Count) -> Result<bool, KeyError<R::Key>>
+    fn hold<Q>(&self, key: &Q, hold: Hold, count: Count) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, _| {
             let moved = core.home(node).lock().hold(node, hold, count).ok()?;
@@ -49,10 +49,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         })
     }
 
-    fn clear<Q>(&self, key: &Q, hold: Hold, count: Count) -> Result<bool, KeyError<R::Key>>
+    fn clear<Q>(&self, key: &Q, hold: Hold, count: Count) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, _| {
             let shard = core.home(node);
@@ -87,19 +87,19 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// assert!(scheduler.acquire().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn exclude<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn exclude<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.hold(key, Hold::Excluded, Count::Excluded)
     }
 
     /// Ends an exclusion, and nothing else: not a lease, not cooling. As [`exclude`](Scheduler::exclude) otherwise.
-    pub fn include<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn include<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.clear(key, Hold::Excluded, Count::Included)
     }
@@ -112,10 +112,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Callbacks
     /// The clock, before anything is changed.
-    pub fn cool<Q>(&self, key: &Q, duration: Duration) -> Result<bool, KeyError<R::Key>>
+    pub fn cool<Q>(&self, key: &Q, duration: Duration) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, _| {
             let deadline = core.after(duration);
@@ -127,48 +127,48 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// Ends cooling before its deadline. As [`include`](Scheduler::include) otherwise.
-    pub fn warm<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn warm<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.clear(key, Hold::Cooling, Count::Warmed)
     }
 
     /// Takes an unhealthy resource out until [`readmit`](Scheduler::readmit): a reason of its own, so that a health check
     /// and an operator do not undo each other's work. As [`exclude`](Scheduler::exclude) otherwise.
-    pub fn eject<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn eject<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.hold(key, Hold::Ejected, Count::Ejected)
     }
 
     /// Ends an ejection. As [`include`](Scheduler::include) otherwise.
-    pub fn readmit<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn readmit<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.clear(key, Hold::Ejected, Count::Readmitted)
     }
 
     /// Lends the resource no more, so that its leases run out. [`snapshot`](Scheduler::snapshot) and
     /// [`remove`](Scheduler::remove) tell how many are left. As [`exclude`](Scheduler::exclude) otherwise.
-    pub fn drain<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn drain<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.hold(key, Hold::Draining, Count::Drained)
     }
 
     /// Lends a draining resource again. As [`include`](Scheduler::include) otherwise.
-    pub fn undrain<Q>(&self, key: &Q) -> Result<bool, KeyError<R::Key>>
+    pub fn undrain<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.clear(key, Hold::Draining, Count::Undrained)
     }

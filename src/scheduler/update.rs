@@ -35,7 +35,7 @@ impl<R: Resource> Core<R> {
         let key = node.key();
         let given = resource.key();
         if given != *key {
-            let error = UpdateError::KeyChanged { from: key.clone(), to: given };
+            let error = UpdateError::KeyChanged { key: key.clone() };
             return Attempt::Refused(Rejected { returned: resource, error });
         }
         let capacity = resource.capacity();
@@ -141,10 +141,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// assert_eq!(scheduler.get("key").expect("inserted").value, 15);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn update_with<Q>(&self, key: &Q, mut change: impl FnMut(&R) -> R) -> Result<(), UpdateError<R::Key>>
+    pub fn update_with<Q>(
+        &self,
+        key: &Q,
+        mut change: impl FnMut(&R) -> R,
+    ) -> Result<(), UpdateError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         let core = &*self.core;
         if core.is_closed() {
@@ -160,7 +164,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             match core.try_update(node, new, Some(NonNull::from(old)), &guard) {
                 Attempt::Done => return Ok(()),
                 Attempt::Changed => {}
-                Attempt::Refused(rejected) => return Err(rejected.error),
+                Attempt::Refused(rejected) => return Err(rejected.error.about(key.to_owned())),
             }
         }
     }
@@ -173,10 +177,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Errors
     /// [`KeyError`].
-    pub fn remove<Q>(&self, key: &Q) -> Result<Removed, KeyError<R::Key>>
+    pub fn remove<Q>(&self, key: &Q) -> Result<Removed, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = R::Key> + ?Sized,
+        Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, guard| {
             let moved = core.home(node).lock().remove(node, Count::Removed).ok()?;

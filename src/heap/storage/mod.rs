@@ -46,6 +46,8 @@ const COLD_LEVEL: u32 = 11;
 /// Four entries, as many as a cache line holds: the grandchildren of one position.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
+// Read through `place`'s pointers only, which the lint does not see.
+#[allow(dead_code)]
 pub(super) struct Line(pub(super) [Entry; 4]);
 
 const _: () = assert!(size_of::<Line>() == 64 && FIRST >= 4);
