@@ -233,10 +233,9 @@ fn sweep(points: &[u64], weights: &[u32]) -> Box<[u64]> {
                 stack.pop();
                 until = u64::MAX;
             }
-            if until > start {
-                record.start(start, shard);
-                stack.push(Score { start, weight, shard, until });
-            }
+            // A heavier score that starts at the same position takes over at once; the next hand-over sees to it.
+            record.start(start, shard);
+            stack.push(Score { start, weight, shard, until });
         }
         hand_over(&mut stack, (lap + 1) * SPAN - 1, record);
     }

@@ -250,7 +250,9 @@ proptest! {
         let point = points(&weights, nodes)[0];
         // The corners: both ends of the ring, and both sides of a point.
         let corners = [0, u64::MAX, point, point.wrapping_sub(1), point | SHARD_MASK];
-        for hash in hashes.into_iter().chain(corners) {
+        // Both sides of the ends of intervals, to the position.
+        let ends = ring.ends.iter().take(20).flat_map(|&end| [end | SHARD_MASK, (end | SHARD_MASK).wrapping_add(1)]);
+        for hash in hashes.into_iter().chain(corners).chain(ends) {
             prop_assert_eq!(ring.shard_of(hash), oracle(&weights, nodes, hash), "at {}", hash);
         }
     }
