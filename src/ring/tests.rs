@@ -215,8 +215,8 @@ fn the_largest_ring_is_complete_and_its_lookup_short() {
 }
 
 #[test]
-fn intervals_lost_to_rounding_lose_no_successor() {
-    // Next to a weight four thousand million times as large, an interval is narrower than a position.
+fn the_lightest_shard_keeps_its_place_among_the_heaviest() {
+    // Next to weights four thousand million times as large its intervals are a few positions wide.
     let ring = Ring::new(&[u32::MAX, 0, 1, u32::MAX], 1 << 18).expect("valid");
     for hash in hashes(20) {
         let order: Vec<usize> = ring.successors(hash).collect();
