@@ -35,6 +35,12 @@ pub struct Queue {
     body: MinMaxHeap,
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Queue {
     /// An empty queue without room in its body.
     pub fn new() -> Self {
@@ -45,6 +51,11 @@ impl Queue {
     #[inline]
     pub fn len(&self) -> usize {
         self.len + self.body.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Entries that there is room for, not counting the front.
