@@ -1,7 +1,7 @@
 //! Races of the lookup map, one model for each pair of protocol phases.
 //!
 //! A map in a model starts with two slots, of which one may be used: the second insertion begins a resize, to four
-//! slots (three usable), in chunks of one. All keys have the hash that the model gives them; equal hashes share a
+//! slots (three usable), in chunks of one; the allowance comes in twos. All keys have the hash that the model gives them; equal hashes share a
 //! chain. Retired items and tables die at the first legal moment, and any later use of them fails (`Oracle`); a table
 //! or an item that is never freed fails as loom's leaked `Arc`.
 
@@ -79,7 +79,11 @@ fn spread(key: u32) -> u64 {
 
 impl<C: Reclaim> Fixture<C> {
     fn new() -> Arc<Self> {
-        Arc::new(Fixture { map: Map::with_capacity(0), freed: Arc::new(AtomicUsize::new(0)) })
+        Self::with_capacity(0)
+    }
+
+    fn with_capacity(items: usize) -> Arc<Self> {
+        Arc::new(Fixture { map: Map::with_capacity(items), freed: Arc::new(AtomicUsize::new(0)) })
     }
 
     fn item(&self, key: u32, hash: fn(u32) -> u64) -> Box<Item> {
@@ -186,6 +190,24 @@ fn resize_resize() {
         assert!(fixture.insert(3, crowded));
         assert!(join(other));
         Fixture::finish(fixture, crowded, &[1, 2, 3], 3);
+    });
+}
+
+/// Each thread moves a part of the table and then looks for an item that the other may have moved. The chains are
+/// apart, so that nothing but the count of moved chunks orders the two.
+#[test]
+fn get_after_shared_resize() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(1, spread));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(6, spread));
+            assert!(fixture.get(1, spread), "it is there all the time");
+        });
+        assert!(fixture.insert(5, spread));
+        assert!(fixture.get(1, spread), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, spread, &[1, 5, 6], 3);
     });
 }
 
@@ -335,6 +357,59 @@ fn remove_reinsert_insert() {
         let (removed, theirs) = join(other);
         assert!(removed && mine != theirs, "after one removal, one of two insertions wins");
         Fixture::finish(fixture, crowded, &[1], 3);
+    });
+}
+
+/// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
+/// whose late steps must do no harm.
+#[test]
+fn stalled_helper() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
+        (3..6).for_each(|key| assert!(fixture.insert(key, crowded)));
+        assert!(fixture.get(1, crowded), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, crowded, &[1, 2, 3, 4, 5], 5);
+    });
+}
+
+/// One thread begins a resize while the other has allowance left in the old table and looks for a place there.
+#[test]
+fn allowance_left_over() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| (2..4).for_each(|key| assert!(fixture.insert(key, crowded))));
+        assert!(!fixture.insert(1, crowded), "the key is taken all the time");
+        assert!(fixture.insert(4, crowded));
+        join(other);
+        Fixture::finish(fixture, crowded, &[1, 2, 3, 4], 5);
+    });
+}
+
+/// Who finds a key gone sees what was done before its removal.
+#[test]
+fn removal_publishes() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::new();
+        let note = Arc::new(AtomicUsize::new(0));
+        assert!(fixture.insert(1, crowded));
+        let other = {
+            let note = Arc::clone(&note);
+            with(&fixture, move |fixture| {
+                let guard = fixture.map.pin();
+                let item = fixture.map.get(0, &1, &guard).expect("nobody else removes");
+                note.store(1, Ordering::Relaxed);
+                retire(&guard, fixture.map.remove_item(item, &guard).expect("nobody else removes"));
+            })
+        };
+        if !fixture.get(1, crowded) {
+            assert_eq!(note.load(Ordering::Relaxed), 1);
+        }
+        join(other);
+        Fixture::finish(fixture, crowded, &[], 1);
     });
 }
 
