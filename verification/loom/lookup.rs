@@ -123,7 +123,7 @@ impl<C: Reclaim> Fixture<C> {
 
     /// At quiescence: exactly `keys` are in the map, and all else that was made has been freed once.
     fn finish(fixture: Arc<Self>, hash: fn(u32) -> u64, keys: &[u32], made: usize) {
-        let Ok(mut fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
+        let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
         {
             let guard = fixture.map.pin();
             fixture.map.check_invariants(&guard);
@@ -134,13 +134,18 @@ impl<C: Reclaim> Fixture<C> {
                 assert!(fixture.map.get(hash(*key), key, &guard).is_some());
             }
         }
-        for item in fixture.map.drain() {
+        assert_eq!(fixture.free_all(), made, "each item is freed once");
+    }
+
+    /// Frees what is left and answers how much has been freed in all.
+    fn free_all(mut self) -> usize {
+        for item in self.map.drain() {
             // SAFETY: drained, so ours alone; every item is from a box.
             drop(unsafe { Box::from_raw(item.as_ptr()) });
         }
-        let freed = Arc::clone(&fixture.freed);
-        drop(fixture);
-        assert_eq!(freed.load(Ordering::Relaxed), made, "each item is freed once");
+        let freed = Arc::clone(&self.freed);
+        drop(self);
+        freed.load(Ordering::Relaxed)
     }
 }
 
@@ -362,16 +367,24 @@ fn remove_reinsert_insert() {
 
 /// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
 /// whose late steps must do no harm.
+///
+/// One preemption is all that the story needs, and all that its length allows.
 #[test]
 fn stalled_helper() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(1);
+    builder.max_branches = 5_000;
+    builder.check(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
-        (3..6).for_each(|key| assert!(fixture.insert(key, crowded)));
-        assert!(fixture.get(1, crowded), "it is there all the time");
+        let other = with(&fixture, |fixture| {
+            (3..6).for_each(|key| assert!(fixture.insert(key, crowded), "{key} is new"))
+        });
+        assert!(fixture.insert(2, crowded));
         join(other);
-        Fixture::finish(fixture, crowded, &[1, 2, 3, 4, 5], 5);
+        assert!(fixture.get(1, crowded), "it is there all the time");
+        let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
+        assert_eq!(fixture.free_all(), 5);
     });
 }
 
