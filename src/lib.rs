@@ -5,6 +5,7 @@
 #![cfg_attr(not(loom), allow(clippy::disallowed_types))]
 
 pub mod baseline;
+mod events;
 mod heap;
 mod lookup;
 mod node;
@@ -18,6 +19,7 @@ mod shard_set;
 mod strategy;
 mod sync;
 
+pub use events::{Event, EventKind};
 pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
