@@ -126,7 +126,9 @@ fn every_strategy_is_sound() {
     let subjects = report["subjects"].as_array().unwrap();
     let names: Vec<&str> = subjects.iter().map(|subject| subject["name"].as_str().unwrap()).collect();
     assert_eq!(names, [&strategies[..], &["naive", "mutex"]].concat());
-    for subject in subjects.iter().filter(|subject| ["strict", "mutex"].contains(&subject["name"].as_str().unwrap())) {
+    for subject in
+        subjects.iter().filter(|subject| ["strict", "mutex"].contains(&subject["name"].as_str().unwrap()))
+    {
         assert_eq!(subject["rank_error"]["max"], 0, "{subject}");
     }
 }
@@ -294,7 +296,12 @@ fn bad_fleets_are_refused_in_one_line() {
     let good = "[[resource]]\nkey = \"a\"\nmax_in_flight = 2\ntokens_per_second = 50\n";
     let cases: Vec<(&str, Vec<u8>, &str, &str)> = vec![
         ("empty", vec![], ":1:1: ", "at least one [[resource]]"),
-        ("unknown key", format!("{good}speed = 3\n").into(), ":5:1: ", "unknown field `speed`, expected one of"),
+        (
+            "unknown key",
+            format!("{good}speed = 3\n").into(),
+            ":5:1: ",
+            "unknown field `speed`, expected one of",
+        ),
         ("unknown table", format!("{good}[other]\n").into(), ":5:2: ", "unknown field `other`"),
         ("zero capacity", good.replace("= 2", "= 0").into(), ":3:17: ", "1 to 65536"),
         ("not a number", good.replace("= 2", "= \"two\"").into(), ":3:17: ", "1 to 65536"),

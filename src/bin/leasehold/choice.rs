@@ -47,7 +47,7 @@ impl FromStr for Choice {
             ("best-of", [d]) => Ok(Choice::BestOf { choices: number(d)? }),
             ("round-robin", []) => Ok(Choice::RoundRobin),
             ("weighted", weights) => {
-                weights.iter().map(|w| number(w)).collect::<Result<_, _>>().map(Choice::Weighted)
+                weights.iter().map(|w| number_from(0, w)).collect::<Result<_, _>>().map(Choice::Weighted)
             }
             ("adaptive", []) => Ok(Choice::Adaptive),
             ("strict", []) => Ok(Choice::Strict),
@@ -59,10 +59,14 @@ impl FromStr for Choice {
 }
 
 fn number<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    number_from(1, text)
+}
+
+fn number_from<T: FromStr + PartialOrd + From<u8>>(least: u8, text: &str) -> Result<T, String> {
     let number: Option<T> = text.parse().ok();
     number
-        .filter(|number| *number >= T::from(1))
-        .ok_or_else(|| format!("expected a number from 1, found {text:?}"))
+        .filter(|number| *number >= T::from(least))
+        .ok_or_else(|| format!("expected a number from {least}, found {text:?}"))
 }
 
 impl fmt::Display for Choice {

@@ -4,8 +4,11 @@ use csv::Writer;
 
 use super::{Report, Subject};
 
+/// A heading and the number below it.
+type Column = (&'static str, fn(&Subject) -> String);
+
 /// Columns before the utilisation of each resource.
-const COLUMNS: [(&str, fn(&Subject) -> String); 20] = [
+const COLUMNS: [Column; 20] = [
     ("strategy", |s| s.name.clone()),
     ("completed", |s| s.completed.to_string()),
     ("failed", |s| s.failed.to_string()),

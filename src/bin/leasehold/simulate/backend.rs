@@ -94,7 +94,7 @@ impl Backend {
         let fails = random.next_u64() >> 32 < self.failure_rate;
         // The point of failure is drawn in any case, so that a draw never depends on the one before.
         let point = random.next_u64() >> 32;
-        let held = if fails { (u128::from(whole) * u128::from(point) >> 32) as u64 } else { whole };
+        let held = if fails { ((u128::from(whole) * u128::from(point)) >> 32) as u64 } else { whole };
 
         // An outage breaks off what is under way.
         let breaks = self.outages.iter().map(|&(from, _)| from).find(|&from| from > now);

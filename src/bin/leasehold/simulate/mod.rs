@@ -21,7 +21,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use leasehold::{ManualClock, Timestamp};
 
-pub use self::statistics::{Distribution, Statistics, jain};
+pub use self::statistics::{Statistics, jain};
 use self::{
     backend::{Answer, Backend},
     oracle::Oracle,
@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     fleet::{Fleet, Server},
-    lend::{Lend, Lent, Outcome},
+    lend::{Lend, Lent, Outcome, Unavailable},
     trace::Request,
 };
 
@@ -236,8 +236,9 @@ fn ask<'a, L: Lend<Server>>(
     }
     match lender.acquire() {
         Ok(lease) => Some((lease, false)),
-        Err(_) => {
-            statistics.disagreements += u64::from(oracle.eligible(&[]) > 0);
+        Err(Unavailable { earliest }) => {
+            let wrong = oracle.eligible(&[]) > 0 || earliest.map(Timestamp::as_nanos) != oracle.earliest();
+            statistics.disagreements += u64::from(wrong);
             None
         }
     }

@@ -3,9 +3,9 @@
 //! The oracle learns only what a caller knows: which leases were given and ended, and which resources cool until when.
 //! It answers how many eligible resources were strictly better than the one given: the **rank error**. Ties do not
 //! count. Every operation costs O(log r) for r different ranks in the fleet (a Fenwick tree of counts by rank), plus
-//! one heap operation for each cooling.
+//! O(log n) for n resources that are cooling.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::collections::BTreeSet;
 
 use leasehold::{Capacity, Priority, Resource};
 
@@ -17,7 +17,10 @@ pub struct Oracle {
     ranks: Vec<u64>,
     eligible: Counts,
     total: u64,
-    cooling: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Deadlines of all that cool.
+    cooling: BTreeSet<(u64, u32)>,
+    /// Those among them that have a slot free: what will be eligible by the end of a cooling alone.
+    coming: BTreeSet<(u64, u32)>,
     now: u64,
 }
 
@@ -57,7 +60,8 @@ impl Oracle {
         ranks.dedup();
         let eligible = Counts::new(ranks.len());
         let count = members.len();
-        let mut oracle = Oracle { members, ranks, eligible, total: 0, cooling: BinaryHeap::new(), now: 0 };
+        let (cooling, coming) = (BTreeSet::new(), BTreeSet::new());
+        let mut oracle = Oracle { members, ranks, eligible, total: 0, cooling, coming, now: 0 };
         (0..count).for_each(|index| oracle.recount(index));
         oracle
     }
@@ -65,12 +69,17 @@ impl Oracle {
     /// Moves time on: what has cooled is eligible again, at its deadline exactly.
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
-        while let Some(&Reverse((deadline, index))) = self.cooling.peek()
+        while let Some(&(deadline, index)) = self.cooling.first()
             && deadline <= self.now
         {
-            self.cooling.pop();
+            self.cooling.pop_first();
             self.recount(index as usize);
         }
+    }
+
+    /// The earliest moment at which a resource will be eligible because its cooling ends.
+    pub fn earliest(&self) -> Option<u64> {
+        self.coming.first().map(|&(deadline, _)| deadline)
     }
 
     /// How many resources are eligible, those in `except` left out.
@@ -106,8 +115,10 @@ impl Oracle {
     pub fn cooled(&mut self, index: u32, deadline: u64) {
         let member = &mut self.members[index as usize];
         if deadline > member.cool_until {
-            member.cool_until = deadline;
-            self.cooling.push(Reverse((deadline, index)));
+            let former = (std::mem::replace(&mut member.cool_until, deadline), index);
+            self.cooling.remove(&former);
+            self.coming.remove(&former);
+            self.cooling.insert((deadline, index));
             self.recount(index as usize);
         }
     }
@@ -127,10 +138,17 @@ impl Oracle {
             self.eligible.add(old, -1);
             self.total -= 1;
         }
-        if member.in_flight < member.slots && member.cool_until <= self.now {
+        let cooling = (member.cool_until, index as u32);
+        let (free, cool) = (member.in_flight < member.slots, cooling.0 <= self.now);
+        if free && cool {
             member.counted = Some(position);
             self.eligible.add(position, 1);
             self.total += 1;
+        }
+        if free && !cool {
+            self.coming.insert(cooling);
+        } else {
+            self.coming.remove(&cooling);
         }
     }
 }
@@ -197,6 +215,8 @@ mod tests {
             let wanted: Vec<u32> =
                 (0..count).filter(|&i| open(i, &in_flight, &until) && !except.contains(&i)).collect();
             assert_eq!(oracle.eligible(&except), wanted.len() as u64);
+            let coming = (0..count).filter(|&i| in_flight[i as usize] < slots(i) && until[i as usize] > now);
+            assert_eq!(oracle.earliest(), coming.map(|i| until[i as usize]).min());
             let index = random.below(count);
             match random.below(5) {
                 0 | 1 if !wanted.is_empty() => {

@@ -56,7 +56,8 @@ pub struct Statistics {
     pub waiting: Distribution,
     /// Eligible resources strictly better than the one given, for each lease.
     pub rank_error: Distribution,
-    /// Answers that the oracle says are wrong: a resource that was not eligible, or "none" while there was one.
+    /// Answers that the oracle says are wrong: a resource that was not eligible, "none" while there was one, or a wrong
+    /// moment at which there will be one.
     pub disagreements: u64,
     /// In order of the fleet file.
     pub usage: Vec<Usage>,

@@ -68,7 +68,11 @@ impl Lend<Server> for Plain {
             open.reverse();
         }
         let Some((server, in_flight, _)) = open.into_iter().next() else {
-            return Err(Unavailable { earliest: None });
+            let coming = slots.iter().filter(|(server, in_flight, cool_until)| {
+                server.capacity() != Capacity::Limited(*in_flight) && *cool_until > now
+            });
+            let earliest = coming.map(|&(_, _, cool_until)| Timestamp::from_nanos(cool_until)).min();
+            return Err(Unavailable { earliest });
         };
         *in_flight += 1;
         Ok(PlainLease { plain: self, server: server.clone() })
