@@ -4,6 +4,7 @@
 // holds.
 #![cfg_attr(not(loom), allow(clippy::disallowed_types))]
 
+pub mod baseline;
 mod outcome;
 mod rank;
 mod resource;
@@ -21,6 +22,10 @@ pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use strategy::{SelectShard, ShardView, Strategy};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
+
+/// Hashes keys, unless another hasher is given: fast, seeded at random, and resistant to collisions made from outside
+/// as far as `foldhash` is.
+pub type DefaultHashBuilder = foldhash::quality::RandomState;
 
 /// The inner modules, for benchmarks, fuzz targets and model checkers. Exempt from semantic versioning.
 #[cfg(any(loom, shuttle, feature = "internals"))]

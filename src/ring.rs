@@ -70,8 +70,8 @@ const SPAN: u64 = 1 << (64 - SHARD_BITS);
 ///
 /// # Memory
 /// 8 bytes an interval, and 8 to 16 bytes more for the table that leads to it. At equal weights there is one interval
-/// a point at most, at unequal ones up to two, 1.3 as a rule. With 160 points and equal weights: 26 KB for 8 shards,
-/// 100 KB for 32, 3.4 MB for 1024. At the largest number of points, 2^20, no ring takes more than 48 MiB.
+/// a point at most, at unequal ones up to two, 1.3 as a rule. With 160 points and equal weights: 25 KB for 8 shards,
+/// 105 KB for 32, 3.4 MB for 1024. At the largest number of points, 2^20, no ring takes more than 32 MiB.
 pub struct Ring {
     /// The intervals in ring order: the last position above the shard. The last one ends at the last position.
     ends: Box<[u64]>,
