@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use leasehold::Strategy;
+
 /// A strategy of the scheduler, or one of the two yardsticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -30,6 +32,29 @@ pub const BASELINES: [Choice; 2] = [Choice::Naive, Choice::Mutex];
 
 pub const SYNTAX: &str =
     "sticky[:d[:s]], best-of:d, round-robin, weighted[:w:w...], adaptive, strict, mutex or naive";
+
+impl Choice {
+    /// The strategy of a scheduler with so many shards; `None` for the yardsticks, which have none.
+    pub fn strategy(&self, shards: u32) -> Option<Strategy> {
+        let (default_choices, default_period) = match Strategy::default() {
+            Strategy::Sticky { choices, period } => (choices, period),
+            _ => unreachable!("the library's default is sticky, and its documentation says so"),
+        };
+        Some(match self {
+            Choice::Sticky { choices, period } => Strategy::Sticky {
+                choices: choices.unwrap_or(default_choices),
+                period: period.unwrap_or(default_period),
+            },
+            Choice::BestOf { choices } => Strategy::BestOf { choices: *choices },
+            Choice::RoundRobin => Strategy::RoundRobin,
+            Choice::Weighted(weights) if weights.is_empty() => Strategy::Weighted(vec![1; shards as usize]),
+            Choice::Weighted(weights) => Strategy::Weighted(weights.clone()),
+            Choice::Adaptive => Strategy::Adaptive,
+            Choice::Strict => Strategy::BestOf { choices: usize::MAX },
+            Choice::Mutex | Choice::Naive => return None,
+        })
+    }
+}
 
 impl FromStr for Choice {
     type Err = String;
@@ -111,6 +136,17 @@ mod tests {
         for text in texts {
             assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn names_strategies_of_the_library() {
+        let strategy = |text: &str| text.parse::<Choice>().unwrap().strategy(3);
+        assert!(matches!(strategy("sticky"), Some(Strategy::Sticky { choices: 2, .. })));
+        assert!(matches!(strategy("sticky:5:7"), Some(Strategy::Sticky { choices: 5, period: 7 })));
+        assert!(matches!(strategy("strict"), Some(Strategy::BestOf { choices: usize::MAX })));
+        assert!(matches!(strategy("weighted"), Some(Strategy::Weighted(weights)) if weights == [1, 1, 1]));
+        assert!(matches!(strategy("weighted:0:2"), Some(Strategy::Weighted(weights)) if weights == [0, 2]));
+        assert!(strategy("mutex").is_none() && strategy("naive").is_none());
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod cli;
 mod compare;
 mod error;
 mod fleet;
-mod lend;
 mod output;
 mod progress;
 mod replay;

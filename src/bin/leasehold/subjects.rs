@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
-use leasehold::ManualClock;
+use leasehold::{
+    ManualClock,
+    baseline::{Lend, MutexScheduler, RoundRobinScheduler},
+};
 
 use crate::{
     choice::Choice,
     error::{Error, Result},
     fleet::{Fleet, Server},
-    lend::Lend,
     simulate::{Rules, Simulation, Statistics},
     trace::Request,
 };
@@ -66,10 +68,21 @@ impl<L: Lend<Server>> Subject for Named<L> {
 /// Makes the scheduler that `choice` names, with the whole fleet in it.
 pub fn build(choice: &Choice, fleet: &Fleet, shards: u32, seed: u64) -> Result<Box<dyn Subject>> {
     let clock = Arc::new(ManualClock::new());
-    let _ = (shards, seed);
-    match choice {
-        _ => Err(Error::Options(format!("strategy {choice}: not available yet"))),
+    match choice.strategy(shards) {
+        Some(_strategy) => {
+            let _ = seed;
+            Err(Error::Options(format!("strategy {choice}: not available yet")))
+        }
+        None if *choice == Choice::Naive => {
+            filled(choice, fleet, RoundRobinScheduler::with_clock(clock.clone()), clock, no_events)
+        }
+        None => filled(choice, fleet, MutexScheduler::with_clock(clock.clone()), clock, no_events),
     }
+}
+
+/// The yardsticks have no events.
+fn no_events<L>(_: &L) -> (u64, u64) {
+    (0, 0)
 }
 
 /// Puts the fleet into an empty scheduler.

@@ -19,7 +19,10 @@ mod statistics;
 
 use std::{collections::VecDeque, time::Duration};
 
-use leasehold::{ManualClock, Timestamp};
+use leasehold::{
+    ManualClock, Outcome, Timestamp,
+    baseline::{Lend, Lent, Unavailable},
+};
 
 pub use self::statistics::{Statistics, jain};
 use self::{
@@ -29,7 +32,6 @@ use self::{
 };
 use crate::{
     fleet::{Fleet, Server},
-    lend::{Lend, Lent, Outcome, Unavailable},
     trace::Request,
 };
 

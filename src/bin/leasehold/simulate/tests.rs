@@ -8,7 +8,6 @@ use std::{
 use leasehold::{Capacity, Clock, Priority, Resource};
 
 use super::*;
-use crate::lend::Unavailable;
 
 /// As plain as a scheduler can be; with bad manners it breaks a rule, to see that this is noticed.
 struct Plain {
@@ -43,10 +42,6 @@ impl Plain {
 impl Lend<Server> for Plain {
     type Lease<'a> = PlainLease<'a>;
 
-    fn insert_batch(&self, _: Vec<Server>) -> Result<(), Vec<Server>> {
-        unimplemented!("a simulation asks and returns, nothing else")
-    }
-
     fn acquire(&self) -> Result<PlainLease<'_>, Unavailable> {
         self.acquire_excluding(&[])
     }
@@ -76,6 +71,52 @@ impl Lend<Server> for Plain {
         };
         *in_flight += 1;
         Ok(PlainLease { plain: self, server: server.clone() })
+    }
+
+    // A simulation asks for the best and returns it. It has no use for the rest.
+
+    fn insert(&self, _: Server) -> Result<(), Server> {
+        unimplemented!()
+    }
+
+    fn insert_batch(&self, _: Vec<Server>) -> Result<(), Vec<Server>> {
+        unimplemented!()
+    }
+
+    fn update(&self, _: Server) -> Result<(), Server> {
+        unimplemented!()
+    }
+
+    fn remove(&self, _: &u32) -> bool {
+        unimplemented!()
+    }
+
+    fn len(&self) -> usize {
+        unimplemented!()
+    }
+
+    fn acquire_key(&self, _: &u32) -> Option<PlainLease<'_>> {
+        unimplemented!()
+    }
+
+    fn peek_with<T>(&self, _: impl FnOnce(&Server) -> T) -> Option<T> {
+        unimplemented!()
+    }
+
+    fn get_with<T>(&self, _: &u32, _: impl FnOnce(&Server) -> T) -> Option<T> {
+        unimplemented!()
+    }
+
+    fn exclude(&self, _: &u32) -> bool {
+        unimplemented!()
+    }
+
+    fn include(&self, _: &u32) -> bool {
+        unimplemented!()
+    }
+
+    fn cool(&self, _: &u32, _: Duration) -> bool {
+        unimplemented!()
     }
 }
 
