@@ -77,7 +77,7 @@ pub struct Replay {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// Write the report to FILE instead of standard output: whole or not at all.
+    /// Write the report to FILE instead of standard output (`-`): whole or not at all.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

@@ -29,7 +29,7 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
         .map(|choice| subjects::build(choice, &fleet, options.shards, options.seed))
         .collect::<Result<Vec<_>>>()?;
     let Source { name, trace, size } = open_trace(options)?;
-    let output = Output::open(options.out.as_deref())?;
+    let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
 
     let rules =
         Rules { seed: options.seed, max_retries: options.max_retries, max_queue: options.max_queue as usize };

@@ -1,27 +1,34 @@
 //! The numbers of a fleet file: each with its range, checked where the parser still knows the place.
 
+use std::fmt;
+
 use serde::{
-    Deserialize, Deserializer,
-    de::{Error, Unexpected},
+    Deserializer,
+    de::{Error, Unexpected, Visitor},
 };
 
 /// A TOML number, whole or not.
-#[derive(Deserialize)]
-#[serde(untagged)]
 enum Number {
     Whole(i64),
     Decimal(f64),
-    Other(serde::de::IgnoredAny),
 }
 
-impl Number {
-    fn read<'de, D: Deserializer<'de>>(from: D, expected: &'static str) -> Result<f64, D::Error> {
-        match Number::deserialize(from)? {
-            // Exact up to 2^53, above every range below.
-            Number::Whole(number) => Ok(number as f64),
-            Number::Decimal(number) => Ok(number),
-            Number::Other(_) => Err(D::Error::custom(format_args!("expected {expected}"))),
-        }
+/// Takes numbers alone, and tells for anything else what the field wants.
+struct Expected(&'static str);
+
+impl Visitor<'_> for Expected {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
+        Ok(Number::Whole(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
+        Ok(Number::Decimal(number))
     }
 }
 
@@ -31,7 +38,11 @@ fn decimal<'de, D: Deserializer<'de>>(
     high: f64,
     expected: &'static str,
 ) -> Result<f64, D::Error> {
-    let number = Number::read(from, expected)?;
+    let number = match from.deserialize_any(Expected(expected))? {
+        // Exact up to 2^53, above every range below.
+        Number::Whole(number) => number as f64,
+        Number::Decimal(number) => number,
+    };
     // Not-a-number is in no range.
     if (low..=high).contains(&number) {
         Ok(number)
@@ -41,11 +52,10 @@ fn decimal<'de, D: Deserializer<'de>>(
 }
 
 fn whole<'de, D: Deserializer<'de>>(from: D, high: i64, expected: &'static str) -> Result<u64, D::Error> {
-    match Number::deserialize(from)? {
+    match from.deserialize_any(Expected(expected))? {
         Number::Whole(number) if (1..=high).contains(&number) => Ok(number as u64),
         Number::Whole(number) => Err(D::Error::invalid_value(Unexpected::Signed(number), &expected)),
         Number::Decimal(number) => Err(D::Error::invalid_value(Unexpected::Float(number), &expected)),
-        Number::Other(_) => Err(D::Error::custom(format_args!("expected {expected}"))),
     }
 }
 

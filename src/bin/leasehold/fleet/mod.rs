@@ -226,7 +226,9 @@ mod tests {
             ("time_to_first_token = -1", "seconds"),
             ("weight = 0", "1 to 1000"),
             ("requests_per_minute = 0", "1 to"),
+            ("requests_per_minute = 99999999999999999999", "1 to"),
             ("tokens_per_minute = 1.5", "1 to"),
+            ("weight = true", "boolean `true`, expected a whole number from 1 to 1000"),
             ("outages = [{ from = 2, to = 2 }]", "before"),
         ] {
             let text = format!("{GOOD}{line}\n");

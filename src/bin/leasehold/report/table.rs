@@ -3,20 +3,8 @@
 use super::{Report, Subject};
 
 pub fn render(report: &Report) -> String {
-    let Report { trace, fleet, settings, subjects, .. } = report;
-    let mut text = String::new();
-    let skipped =
-        if trace.skipped_rows > 0 { format!(", {} rows skipped", trace.skipped_rows) } else { String::new() };
-    text += &format!(
-        "trace  {} ({}): {} requests{skipped}\n",
-        shown(&trace.source),
-        trace.format,
-        trace.requests
-    );
-    text += &format!("fleet  {}: {} resources\n", shown(&fleet.source), fleet.resources);
-    text += &format!("rules  seed {}, {} shards, speed {}, ", settings.seed, settings.shards, settings.speed);
-    text += &format!("at most {} retries, at most {} waiting\n\n", settings.max_retries, settings.max_queue);
-
+    let mut text = heading(report);
+    let subjects = &report.subjects;
     let columns: [Column; 5] = [
         ("completed", |s| s.completed.to_string()),
         ("failed", |s| s.failed.to_string()),
@@ -45,6 +33,30 @@ pub fn render(report: &Report) -> String {
     by_subject(&mut text, "order", &columns, subjects);
     utilisation(&mut text, subjects);
     text
+}
+
+/// What was replayed, and under which rules.
+fn heading(report: &Report) -> String {
+    let Report { trace, fleet, settings, .. } = report;
+    let skipped = match trace.skipped_rows {
+        0 => String::new(),
+        rows => format!(", {} skipped", counted(rows, "row")),
+    };
+    let limit = settings.limit.map_or(String::new(), |limit| format!(", limit {limit}"));
+    [
+        format!(
+            "trace  {} ({}): {}{skipped}",
+            shown(&trace.source),
+            trace.format,
+            counted(trace.requests, "request")
+        ),
+        format!("fleet  {}: {}", shown(&fleet.source), counted(fleet.resources, "resource")),
+        format!(
+            "rules  seed {}, shards {}, speed {}, max retries {}, max queue {}{limit}\n\n",
+            settings.seed, settings.shards, settings.speed, settings.max_retries, settings.max_queue
+        ),
+    ]
+    .join("\n")
 }
 
 /// A heading and the number below it.
@@ -87,6 +99,10 @@ fn grid(text: &mut String, rows: &[Vec<String>]) {
 fn seconds(nanos: u64) -> String {
     let millis = nanos / 1_000_000 + u64::from(nanos % 1_000_000 >= 500_000);
     format!("{}.{:03}", millis / 1_000, millis % 1_000)
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Names come from the user; a control character must not reach the terminal.
