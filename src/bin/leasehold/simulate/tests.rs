@@ -5,7 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use leasehold::{Capacity, Clock, Priority, Resource};
+use leasehold::{
+    Capacity, Clock, Priority, Resource,
+    baseline::{MutexScheduler, RoundRobinScheduler},
+};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -155,7 +159,17 @@ fn one(key: &str, tier: u8, slots: u32, more: &str) -> String {
 
 fn run(fleet: &Fleet, manners: Manners, rules: Rules, arrivals: &[u64]) -> Statistics {
     let (plain, clock) = Plain::new(fleet, manners);
-    let mut simulation = Simulation::new(&plain, &clock, fleet, rules);
+    drive(&plain, &clock, fleet, rules, arrivals)
+}
+
+fn drive(
+    lender: &impl Lend<Server>,
+    clock: &ManualClock,
+    fleet: &Fleet,
+    rules: Rules,
+    arrivals: &[u64],
+) -> Statistics {
+    let mut simulation = Simulation::new(lender, clock, fleet, rules);
     for (&at, number) in arrivals.iter().zip(0..) {
         simulation.arrive(Request { number, at, context_tokens: 0, generated_tokens: 100 });
     }
@@ -268,4 +282,64 @@ fn same_input_same_run() {
     let key =
         |s: &Statistics| (s.completed, s.failed, s.retried, s.end, s.waiting.max(), s.waiting.quantile(0.9));
     assert_eq!(key(&a), key(&b));
+}
+
+/// Any resource that a small fleet might have, with troubles of every kind.
+fn any_resource() -> impl Strategy<Value = String> {
+    let limit = |name: &'static str, most: u32| {
+        proptest::option::of(1..most).prop_map(move |limit: Option<u32>| {
+            limit.map_or(String::new(), |limit| format!("{name} = {limit}\n"))
+        })
+    };
+    let outage = proptest::option::of((0u32..30, 1u32..20)).prop_map(|outage| {
+        outage.map_or(String::new(), |(from, length)| {
+            format!("outages = [{{ from = {from}, to = {} }}]\n", from + length)
+        })
+    });
+    let numbers = (0u8..3, 1u32..4, 1u32..3, 0u32..=4);
+    (numbers, limit("requests_per_minute", 40), limit("tokens_per_minute", 4_000), outage).prop_map(
+        |((tier, slots, weight, quarters), requests, tokens, outage)| {
+            format!(
+                "tier = {tier}\nmax_in_flight = {slots}\nweight = {weight}\ntokens_per_second = 100\n\
+                 failure_rate = {}\n{requests}{tokens}{outage}",
+                f64::from(quarters) / 4.0
+            )
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn nobody_is_lost_and_no_answer_is_wrong(
+        resources in proptest::collection::vec(any_resource(), 1..6),
+        mut arrivals in proptest::collection::vec(0..40 * SECOND, 0..120),
+        seed: u64,
+        max_retries in 0u32..4,
+        max_queue in 0usize..40,
+    ) {
+        arrivals.sort_unstable();
+        let texts = resources.iter().enumerate().map(|(i, text)| format!("[[resource]]\nkey = \"{i}\"\n{text}"));
+        let fleet = fleet(&texts.collect::<String>());
+        let rules = Rules { seed, max_retries, max_queue };
+        let all = |lender: &dyn Fn() -> Statistics, exact: bool| {
+            let statistics = lender();
+            conserved(&statistics, &arrivals);
+            assert_eq!(statistics.disagreements, 0);
+            assert!(!exact || statistics.rank_error.max() == 0);
+        };
+        all(&|| run(&fleet, Manners::Best, rules, &arrivals), true);
+        all(&|| run(&fleet, Manners::Worst, rules, &arrivals), false);
+        all(&|| {
+            let clock = Arc::new(ManualClock::new());
+            let mutex = MutexScheduler::with_clock(clock.clone());
+            mutex.insert_batch(fleet.servers()).unwrap();
+            drive(&mutex, &clock, &fleet, rules, &arrivals)
+        }, true);
+        all(&|| {
+            let clock = Arc::new(ManualClock::new());
+            let naive = RoundRobinScheduler::with_clock(clock.clone());
+            naive.insert_batch(fleet.servers()).unwrap();
+            drive(&naive, &clock, &fleet, rules, &arrivals)
+        }, false);
+    }
 }
