@@ -5,22 +5,31 @@
 #![cfg_attr(not(loom), allow(clippy::disallowed_types))]
 
 pub mod baseline;
+mod heap;
+mod lookup;
+mod node;
 mod outcome;
 mod rank;
 mod resource;
-#[allow(dead_code)]
 mod ring;
-#[allow(dead_code)]
+mod scheduler;
+mod shard;
 mod shard_set;
-#[allow(dead_code)]
 mod strategy;
-#[allow(dead_code)]
 mod sync;
 
+pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
-pub use strategy::{SelectShard, ShardView, Strategy};
+pub use ring::{Ring, RingError};
+pub use scheduler::{
+    AcquireError, AcquireKeyError, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible, Overflow,
+    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler,
+    Stats, Token, UpdateError, WeightsError,
+};
+pub use shard::Ties;
+pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
 
 /// Hashes keys, unless another hasher is given: fast, seeded at random, and resistant to collisions made from outside
@@ -31,6 +40,12 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub mod internals {
+    pub mod heap {
+        pub use crate::heap::*;
+    }
+    pub mod lookup {
+        pub use crate::lookup::*;
+    }
     pub mod ring {
         pub use crate::ring::*;
     }

@@ -53,8 +53,8 @@ impl Capacity {
 /// }
 /// ```
 pub trait Resource: Send + Sync + 'static {
-    /// Identity, unique in the scheduler, immutable.
-    type Key: Hash + Eq + Clone + Send + Sync + 'static;
+    /// Identity, unique in the scheduler, immutable. `Debug` so that errors can say which resource they are about.
+    type Key: Hash + Eq + Clone + fmt::Debug + Send + Sync + 'static;
     /// What the resource is ranked by.
     type Priority: Priority;
 
@@ -115,7 +115,7 @@ impl<K, P, T> Entry<K, P, T> {
 
 impl<K, P, T> Resource for Entry<K, P, T>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: Hash + Eq + Clone + fmt::Debug + Send + Sync + 'static,
     P: Priority + Send + Sync + 'static,
     T: Send + Sync + 'static,
 {

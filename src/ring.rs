@@ -233,10 +233,9 @@ fn sweep(points: &[u64], weights: &[u32]) -> Box<[u64]> {
                 stack.pop();
                 until = u64::MAX;
             }
-            if until > start {
-                record.start(start, shard);
-                stack.push(Score { start, weight, shard, until });
-            }
+            // A heavier score that starts at the same position takes over at once; the next hand-over sees to it.
+            record.start(start, shard);
+            stack.push(Score { start, weight, shard, until });
         }
         hand_over(&mut stack, (lap + 1) * SPAN - 1, record);
     }
@@ -365,22 +364,15 @@ impl Iterator for Successors<'_> {
                     shard(ring.ends[*at])
                 }
                 Stage::Walk { .. } => {
-                    // Two rounds if weights are so far apart that the intervals of a shard were rounded away.
-                    let rounds = if self.weighted_left == 0 { 1 } else { 2 };
-                    self.stage = Stage::Rest { steps: rounds * ring.shards };
+                    // The walk has met all shards with a weight: each point owns at least its own position.
+                    self.stage = Stage::Rest { steps: ring.shards };
                     continue;
                 }
                 Stage::Rest { steps: 0 } => return None,
                 Stage::Rest { steps } => {
                     *steps -= 1;
-                    // From anywhere on, so that shards without a weight share the load of the others' absence as
-                    // well.
-                    let start = (self.hash % ring.shards as u64) as usize;
-                    let candidate = (start + *steps) % ring.shards;
-                    if *steps >= ring.shards && !ring.weighted.contains(candidate) {
-                        continue;
-                    }
-                    candidate
+                    // From anywhere on, so that shards without a weight share the load of the others' absence as well.
+                    ((self.hash % ring.shards as u64) as usize + *steps) % ring.shards
                 }
             };
             if self.seen.insert(candidate) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Capacity, Entry, ManualClock,
+    Capacity, Entry, ManualClock, Scheduler,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -91,7 +91,13 @@ macro_rules! promises {
     )* };
 }
 
-promises!(mutex: MutexScheduler, round_robin: RoundRobinScheduler);
+promises!(mutex: MutexScheduler, round_robin: RoundRobinScheduler, scheduler: Scheduler);
+
+impl<R: crate::Resource> Scheduler<R> {
+    fn with_clock(clock: Arc<ManualClock>) -> Self {
+        Scheduler::builder().shards(2).clock(clock).build().expect("valid settings")
+    }
+}
 
 fn nothing<L: Lend<Item>>(fleet: &L) {
     assert!(fleet.is_empty());

@@ -155,6 +155,12 @@ impl Cell {
         }
     }
 
+    /// A random number below `bound`.
+    #[inline]
+    pub fn draw_below(&self, bound: u32) -> u32 {
+        self.with_random(|random| random.below(bound))
+    }
+
     /// Runs `f` with the cell's random numbers and keeps the state that it leaves.
     #[inline]
     fn with_random<T>(&self, f: impl FnOnce(&mut SplitMix64) -> T) -> T {
@@ -259,6 +265,15 @@ impl Selector {
     pub fn ran_dry(&self, cell: &Cell) {
         if let Kind::Sticky { .. } = self.kind {
             cell.left.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether each choice is the best of all shards, so that the order is the fleet's.
+    pub fn is_exact(&self) -> bool {
+        match self.kind {
+            Kind::Single { .. } => true,
+            Kind::Sticky { choices, period, .. } => choices >= self.shards && period == 1,
+            _ => false,
         }
     }
 

@@ -24,9 +24,9 @@ mod imp {
             self.0.load()
         }
 
-        /// Replaces the current version by `f` of it. `f` may run more than once.
-        pub fn update(&self, mut f: impl FnMut(&T) -> T) {
-            self.0.rcu(|old| f(old));
+        /// Replaces the current version.
+        pub fn store(&self, value: T) {
+            self.0.store(Arc::new(value));
         }
     }
 }
@@ -70,18 +70,11 @@ mod imp {
             }
         }
 
-        /// Replaces the current version by `f` of it. `f` may run more than once.
-        pub fn update(&self, mut f: impl FnMut(&T) -> T) {
-            loop {
-                let old = self.current.load(Ordering::Acquire);
-                // SAFETY: as in `load`.
-                #[allow(unsafe_code)]
-                let new = Box::into_raw(Box::new(Arc::new(f(unsafe { &*old }))));
-                self.versions.lock().expect("no panic while held").push(Kept(new));
-                if self.current.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                    return;
-                }
-            }
+        /// Replaces the current version.
+        pub fn store(&self, value: T) {
+            let new = Box::into_raw(Box::new(Arc::new(value)));
+            self.versions.lock().expect("no panic while held").push(Kept(new));
+            self.current.swap(new, Ordering::AcqRel);
         }
     }
 

@@ -1,0 +1,277 @@
+//! A resource inside the scheduler: its state word, its current value, and what the home shard's lock guards.
+//!
+//! # Who may touch what
+//!
+//! 1. [`Node::state`] changes only through the transitions of [`state`], each one CAS. Anyone may read it.
+//! 2. [`Owned`], and each value's [`Claims`], are touched only by the holder of the home shard's lock.
+//! 3. `value` and `rank` are *written* only under that lock; anyone may read them. A value is read through a guard of
+//!    the reclaimer, or by a lease that claims it.
+//! 4. `key`, `hash`, `home` and `batch` never change.
+//! 5. A node is freed when its word [is spent](State::is_spent), no pin is left, and every guard of that time is gone.
+//! 6. A value is freed when another has superseded it (or its node is freed), no lease and no pin claims it, and every
+//!    guard of that time is gone.
+//!
+//! # How a lease keeps its value alive without a reference count
+//!
+//! A lease needs its value until it ends, even if an update replaces it meanwhile. Leases on the *current* value are
+//! not counted apart: they are all those in flight, less those on superseded values (`Owned::superseded`). Only when
+//! an update supersedes a value that is lent does it write that number into the old value's [`Claims`]; a returning
+//! lease whose value is not the current one takes itself off there. So the common path pays nothing, and a lease pins
+//! exactly one value, however many updates pass by.
+
+mod state;
+
+use std::ptr::NonNull;
+
+pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
+
+use crate::{
+    lookup::{Guard, Keyed},
+    resource::Resource,
+    sync::{
+        UnsafeCell,
+        atomic::{AtomicPtr, AtomicU64, Ordering},
+    },
+};
+
+/// The resource's value of one version.
+pub struct Value<R> {
+    claims: UnsafeCell<Claims>,
+    resource: R,
+}
+
+/// Who keeps a superseded value alive. Guarded by the home lock (rule 2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Claims {
+    /// Leases on this value, counted from the moment it was superseded.
+    pub leases: u32,
+    /// Lease guards whose token was given out: they may outlive their unit of capacity.
+    pub pins: u32,
+}
+
+impl<R> Value<R> {
+    fn new(resource: R) -> Self {
+        Value { claims: UnsafeCell::new(Claims::default()), resource }
+    }
+
+    /// The user's value, out of one that was never published.
+    pub fn into_resource(self) -> R {
+        self.resource
+    }
+
+    /// The user's value.
+    #[inline]
+    pub fn resource(&self) -> &R {
+        &self.resource
+    }
+}
+
+/// What only the holder of the home lock touches (rule 2).
+#[derive(Clone, Copy, Debug)]
+pub struct Owned {
+    /// Index in the home shard's slot table; [`Owned::NO_SLOT`] before it has one.
+    pub slot: u32,
+    /// Leases allowed at once, by the current value.
+    pub limit: u32,
+    /// Leases out on superseded values.
+    pub superseded: u32,
+    /// Lease guards whose token was given out, on any value.
+    pub pins: u32,
+    /// When cooling ends, if the `COOLING` hold is set. Nanoseconds on the scheduler's clock.
+    pub deadline: u64,
+}
+
+impl Owned {
+    /// No slot yet.
+    pub const NO_SLOT: u32 = u32::MAX;
+}
+
+/// A resource inside the scheduler.
+pub struct Node<R: Resource> {
+    /// The state word.
+    pub state: NodeState,
+    value: AtomicPtr<Value<R>>,
+    rank: AtomicU64,
+    hash: u64,
+    home: u32,
+    batch: u32,
+    owned: UnsafeCell<Owned>,
+    key: R::Key,
+}
+
+// SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Node<R> {}
+// SAFETY: the cells are guarded by the home lock (rule 2), the value is read as rule 3 says, and both the value and
+// the key are `Sync` (`Resource` requires it).
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Sync for Node<R> {}
+
+impl<R: Resource> Keyed for Node<R> {
+    type Key = R::Key;
+
+    fn key(&self) -> &R::Key {
+        &self.key
+    }
+
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// All that user code has to say about a value, asked before any lock is taken.
+pub struct Draft<R: Resource> {
+    pub key: R::Key,
+    pub hash: u64,
+    pub limit: u32,
+    pub rank: u64,
+    pub resource: R,
+}
+
+#[allow(unsafe_code)]
+impl<R: Resource> Node<R> {
+    /// A node that nobody can see yet. `batch` is 0 for a resource inserted alone.
+    pub fn new(draft: Draft<R>, home: u32, batch: u32) -> Self {
+        let Draft { key, hash, limit, rank, resource } = draft;
+        Node {
+            state: NodeState::new_staged(),
+            value: AtomicPtr::new(Box::into_raw(Box::new(Value::new(resource)))),
+            rank: AtomicU64::new(rank),
+            hash,
+            home,
+            batch,
+            owned: UnsafeCell::new(Owned {
+                slot: Owned::NO_SLOT,
+                limit,
+                superseded: 0,
+                pins: 0,
+                deadline: 0,
+            }),
+            key,
+        }
+    }
+
+    /// The index of the home shard.
+    #[inline]
+    pub fn home(&self) -> u32 {
+        self.home
+    }
+
+    /// The batch it was inserted with; 0 if alone.
+    pub fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    /// The rank at the load that it was last computed for.
+    #[inline]
+    pub fn rank(&self) -> u64 {
+        // Relaxed: under the lock it is exact; without it, a hint for ordering candidates, validated later.
+        self.rank.load(Ordering::Relaxed)
+    }
+
+    /// Sets the rank. The caller holds the home lock.
+    #[inline]
+    pub fn set_rank(&self, rank: u64) {
+        // Relaxed: see `rank`.
+        self.rank.store(rank, Ordering::Relaxed);
+    }
+
+    /// The current value, for a reader with a guard (rule 3).
+    #[inline]
+    pub fn value<'g>(&self, guard: &'g impl Guard) -> &'g Value<R> {
+        // Acquire: pairs with the Release in `swap_value`.
+        // - the new pointer: its value is completely written;
+        // - the old one: it is alive, because it was retired after the swap, and our guard is older than that.
+        let value = guard.protect(&self.value, Ordering::Acquire);
+        guard.touch(value);
+        // SAFETY: rules 3 and 6: the pointer was current while the guard was held.
+        unsafe { &*value }
+    }
+
+    /// The current value's address. The caller holds the home lock, so it stays current until the unlock.
+    #[inline]
+    pub fn value_ptr(&self) -> NonNull<Value<R>> {
+        // Relaxed: written under the lock that the caller holds.
+        // SAFETY: never null: set at construction and only ever replaced by another box.
+        unsafe { NonNull::new_unchecked(self.value.load(Ordering::Relaxed)) }
+    }
+
+    /// Publishes `new` and hands the old value to the caller, who must free it by rule 6. Home lock held.
+    pub fn swap_value(&self, new: Box<Value<R>>) -> NonNull<Value<R>> {
+        let old = self.value_ptr();
+        // Release: pairs with the Acquire in `value`; outcomes there.
+        self.value.store(Box::into_raw(new), Ordering::Release);
+        old
+    }
+
+    /// A value that is not published yet.
+    pub fn boxed_value(resource: R) -> Box<Value<R>> {
+        Box::new(Value::new(resource))
+    }
+
+    /// Runs `f` on the guarded part.
+    ///
+    /// # Safety
+    /// The caller holds the home shard's lock (rule 2), and `f` does not come back here.
+    #[inline]
+    pub unsafe fn with_owned<O>(&self, f: impl FnOnce(&mut Owned) -> O) -> O {
+        // SAFETY: the lock makes this the only access.
+        self.owned.with_mut(|owned| f(unsafe { &mut *owned }))
+    }
+
+    /// Takes the user's value back out of a node that was never visible.
+    ///
+    /// # Safety
+    /// The node is still `STAGED`, will never be admitted, and the caller is the only one to do this. Nobody reads the
+    /// value of such a node. The node itself may still be read by key comparisons under a guard.
+    pub unsafe fn take_unborn(&self) -> R {
+        let value = self.value.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: allocated by `Box::into_raw` in `new`, taken once, read by nobody.
+        let value = unsafe { Box::from_raw(value) };
+        value.resource
+    }
+}
+
+impl<R> Value<R> {
+    /// Runs `f` on the claims.
+    ///
+    /// # Safety
+    /// The caller holds the home lock of the node that this value belongs or belonged to (rule 2), the value has not
+    /// been freed, and `f` does not come back here.
+    #[allow(unsafe_code)]
+    pub unsafe fn with_claims<O>(&self, f: impl FnOnce(&mut Claims) -> O) -> O {
+        // SAFETY: the lock makes this the only access.
+        self.claims.with_mut(|claims| f(unsafe { &mut *claims }))
+    }
+}
+
+impl<R: Resource> Drop for Node<R> {
+    fn drop(&mut self) {
+        // Relaxed: `&mut self`.
+        let value = self.value.load(Ordering::Relaxed);
+        if !value.is_null() {
+            // SAFETY: rules 5 and 6: the node is the last owner of its current value.
+            #[allow(unsafe_code)]
+            unsafe {
+                free(value);
+            }
+        }
+    }
+}
+
+/// Frees a box that was retired; a panicking `Drop` of the user's value stops here.
+///
+/// It would otherwise unwind through whichever thread happens to collect garbage, or out of a node's own `Drop`.
+///
+/// # Safety
+/// `pointer` comes from [`Box::into_raw`] and is given up here, once.
+#[allow(unsafe_code)]
+pub unsafe fn free<T>(pointer: *mut T) {
+    // SAFETY: passed on to the caller. The box frees its memory even if the value's `Drop` panics.
+    let owned = unsafe { Box::from_raw(pointer) };
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(owned)));
+    if let Err(payload) = dropped {
+        // The payload's own drop may panic as well.
+        std::mem::forget(payload);
+    }
+}

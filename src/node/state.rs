@@ -1,0 +1,567 @@
+//! The state word of a resource: who may lend it, how many leases are out, why it is held.
+//!
+//! One 64-bit word, changed only by the transitions of this file, each of which is **one successful CAS**: its
+//! linearization point. Where the resource stands in a heap is a consequence (see [`Standing`]) that the holder of the
+//! home shard's lock brings about before it unlocks.
+//!
+//! # Layout
+//!
+//! | bits | field | meaning |
+//! |---|---|---|
+//! | 63..32 | generation | grows by one with every return, update and removal, so a word never comes back within 2^32 of them |
+//! | 31..8 | in-flight | leases out now |
+//! | 7 | `UNLINKED` | no longer reachable by key |
+//! | 6 | `REMOVED` | out of the fleet for good |
+//! | 5 | `STAGED` | not yet visible: being inserted, or part of a batch that is not absorbed |
+//! | 4 | `DRAINING` | hold |
+//! | 3 | `EJECTED` | hold |
+//! | 2 | `COOLING` | hold; its deadline is beside the word, guarded by the home lock |
+//! | 1 | `EXCLUDED` | hold |
+//! | 0 | `FULL` | in-flight has reached the capacity |
+//!
+//! # Transitions
+//!
+//! | transition | from | to | who |
+//! |---|---|---|---|
+//! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter, or anyone who helps |
+//! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
+//! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
+//! | [`hold`](NodeState::hold) | not `STAGED`, not `REMOVED` | that hold set | anyone |
+//! | [`clear`](NodeState::clear) | not `STAGED`, not `REMOVED` | that hold clear | anyone |
+//! | [`revalue`](NodeState::revalue) | not `STAGED`, not `REMOVED` | `FULL` as the new limit says, generation + 1 | updater |
+//! | [`remove`](NodeState::remove) | not `STAGED`, not `REMOVED` | `REMOVED`, generation + 1 | remover |
+//! | [`unlink`](NodeState::unlink) | `REMOVED` | `UNLINKED` | remover, after the lookup forgot the key |
+//!
+//! Each touches only what its row names: clearing a hold never frees a lease, a return never clears a hold.
+//!
+//! # Orderings
+//!
+//! All transitions run under the home shard's lock, which orders them among themselves; the CAS still decides, and a
+//! failed CAS is retried on the word it found. Readers without the lock use [`NodeState::load`]:
+//!
+//! * Release on every successful CAS pairs with Acquire in `load`. A reader that sees the new word also sees what was
+//!   written before the transition: for `admit` of a batch that is every other member in the lookup (no batch is
+//!   visible in part), for the seqlock of the shard's face it is the odd count. A reader that sees the old word
+//!   answers as of before the transition.
+//! * Relaxed on failure and on loads under the lock: the lock's own Acquire already ordered them.
+
+use std::fmt;
+
+use crate::{resource::Capacity, sync::atomic::Ordering};
+
+/// One bit of a state word. Those that a user can set are [`Hold`]s.
+mod flag {
+    pub const FULL: u32 = 1 << 0;
+    pub const EXCLUDED: u32 = 1 << 1;
+    pub const COOLING: u32 = 1 << 2;
+    pub const EJECTED: u32 = 1 << 3;
+    pub const DRAINING: u32 = 1 << 4;
+    pub const STAGED: u32 = 1 << 5;
+    pub const REMOVED: u32 = 1 << 6;
+    pub const UNLINKED: u32 = 1 << 7;
+    pub const ALL: u32 = 0xff;
+}
+
+const IN_FLIGHT_SHIFT: u32 = 8;
+
+/// A reason why a resource is not lent. Holds are independent of each other and of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub enum Hold {
+    /// An operator took it out of rotation.
+    Excluded,
+    /// It rests until a deadline, for instance after a rate limit.
+    Cooling,
+    /// It was found unhealthy.
+    Ejected,
+    /// Its leases run out before it goes.
+    Draining,
+}
+
+impl Hold {
+    const fn flag(self) -> u32 {
+        match self {
+            Hold::Excluded => flag::EXCLUDED,
+            Hold::Cooling => flag::COOLING,
+            Hold::Ejected => flag::EJECTED,
+            Hold::Draining => flag::DRAINING,
+        }
+    }
+}
+
+/// Where a resource stands: the one obstacle that matters most, or none. A pure function of the word.
+///
+/// Under the home shard's lock, and whenever nobody holds it: `Eligible` resources are in the ready heap, `Cooling`
+/// ones (nothing else in the way) in the cooling heap, all others in no heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[repr(u8)]
+pub enum Standing {
+    /// Can be lent now.
+    Eligible,
+    /// Every unit of its capacity is out.
+    AtCapacity,
+    /// Only a cooling deadline stands in the way.
+    Cooling,
+    /// Ejected, whatever else.
+    Ejected,
+    /// Draining, whatever else but exclusion.
+    Draining,
+    /// Excluded, whatever else.
+    Excluded,
+    /// Not yet visible.
+    Staged,
+    /// Out of the fleet.
+    Removed,
+}
+
+impl Standing {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+}
+
+/// A snapshot of the word.
+#[derive(Clone, Copy, PartialEq, Eq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
+#[repr(C, align(8))]
+pub struct State {
+    generation: u32,
+    bits: u32,
+}
+
+impl State {
+    const fn staged() -> Self {
+        State { generation: 0, bits: flag::STAGED }
+    }
+
+    /// Grows with every return, update and removal.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Leases out now.
+    pub const fn in_flight(self) -> u32 {
+        self.bits >> IN_FLIGHT_SHIFT
+    }
+
+    const fn has(self, flag: u32) -> bool {
+        self.bits & flag != 0
+    }
+
+    const fn with(self, flag: u32) -> Self {
+        State { bits: self.bits | flag, ..self }
+    }
+
+    const fn without(self, flag: u32) -> Self {
+        State { bits: self.bits & !flag, ..self }
+    }
+
+    const fn next_generation(self) -> Self {
+        State { generation: self.generation.wrapping_add(1), ..self }
+    }
+
+    /// `FULL` as `limit` says.
+    const fn capped(self, limit: u32) -> Self {
+        if self.in_flight() >= limit { self.with(flag::FULL) } else { self.without(flag::FULL) }
+    }
+
+    /// No flag is set: it can be lent.
+    pub const fn is_eligible(self) -> bool {
+        self.bits & flag::ALL == 0
+    }
+
+    /// Whether this hold is set.
+    pub const fn is_held(self, hold: Hold) -> bool {
+        self.has(hold.flag())
+    }
+
+    /// Every unit of capacity is out.
+    pub const fn is_full(self) -> bool {
+        self.has(flag::FULL)
+    }
+
+    /// Not yet visible through its own word; see the batch protocol for when it is visible all the same.
+    pub const fn is_staged(self) -> bool {
+        self.has(flag::STAGED)
+    }
+
+    /// Out of the fleet.
+    pub const fn is_removed(self) -> bool {
+        self.has(flag::REMOVED)
+    }
+
+    /// Out of the fleet, unreachable by key and with no lease out.
+    pub const fn is_spent(self) -> bool {
+        self.has(flag::UNLINKED) && self.in_flight() == 0
+    }
+
+    /// The obstacle that matters most.
+    pub const fn standing(self) -> Standing {
+        if self.is_eligible() {
+            Standing::Eligible
+        } else if self.has(flag::REMOVED) {
+            Standing::Removed
+        } else if self.has(flag::STAGED) {
+            Standing::Staged
+        } else if self.has(flag::EXCLUDED) {
+            Standing::Excluded
+        } else if self.has(flag::DRAINING) {
+            Standing::Draining
+        } else if self.has(flag::EJECTED) {
+            Standing::Ejected
+        } else if self.has(flag::FULL) {
+            Standing::AtCapacity
+        } else {
+            Standing::Cooling
+        }
+    }
+
+    /// Whether `other` is the same moment as far as ranks go: same leases, same value.
+    pub const fn same_load(self, other: State) -> bool {
+        self.generation == other.generation && self.in_flight() == other.in_flight()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("generation", &self.generation)
+            .field("in_flight", &self.in_flight())
+            .field("standing", &self.standing())
+            .field("flags", &format_args!("{:#010b}", self.bits & flag::ALL))
+            .finish()
+    }
+}
+
+/// A transition that happened.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the heap must follow the word"]
+pub struct Moved {
+    /// The word before.
+    pub from: State,
+    /// The word after.
+    pub to: State,
+}
+
+/// The word did not allow the transition; nothing was touched.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused(pub State);
+
+/// The state word itself. See the module header.
+pub struct NodeState(cell::AtomicState);
+
+impl NodeState {
+    /// The word of a resource that is not visible yet.
+    pub fn new_staged() -> Self {
+        NodeState(cell::AtomicState::new(State::staged()))
+    }
+
+    /// The word, for readers without the lock.
+    #[inline]
+    pub fn load(&self) -> State {
+        // Acquire: pairs with the Release of every transition; see the module header for both outcomes.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// `STAGED` -> visible. Refused if somebody helped before.
+    pub fn admit(&self) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_staged().then(|| state.without(flag::STAGED)))
+    }
+
+    /// Takes one unit of capacity of a resource that nothing stands in the way of.
+    #[inline]
+    pub fn lend(&self, limit: u32) -> Result<Moved, Refused> {
+        self.transition(|state| {
+            state
+                .is_eligible()
+                .then(|| State { bits: state.bits + (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit))
+        })
+    }
+
+    /// Returns one unit of capacity; with `cool`, the resource starts to cool in the same instant.
+    ///
+    /// Refused when no lease is out, which no caller can bring about through the public interface.
+    #[inline]
+    pub fn give_back(&self, limit: u32, cool: bool) -> Result<Moved, Refused> {
+        self.transition(|state| {
+            (state.in_flight() > 0).then(|| {
+                let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit);
+                let state = if cool { state.with(flag::COOLING) } else { state };
+                state.next_generation()
+            })
+        })
+    }
+
+    /// Adds a hold. The word may already have it: then `from == to`, and nothing was written.
+    pub fn hold(&self, hold: Hold) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_member().then(|| state.with(hold.flag())))
+    }
+
+    /// Clears a hold. The word may lack it: then `from == to`, and nothing was written.
+    pub fn clear(&self, hold: Hold) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_member().then(|| state.without(hold.flag())))
+    }
+
+    /// The value changed, and with it the limit.
+    pub fn revalue(&self, limit: u32) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_member().then(|| state.capped(limit).next_generation()))
+    }
+
+    /// Out of the fleet. Exactly one caller succeeds.
+    pub fn remove(&self) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_member().then(|| state.with(flag::REMOVED).next_generation()))
+    }
+
+    /// The lookup has forgotten the key of a removed resource.
+    pub fn unlink(&self) -> Result<Moved, Refused> {
+        self.transition(|state| state.is_removed().then(|| state.with(flag::UNLINKED)))
+    }
+
+    #[inline]
+    fn transition(&self, step: impl Fn(State) -> Option<State>) -> Result<Moved, Refused> {
+        // Relaxed: the caller holds the home shard's lock, which ordered all earlier transitions before this load; a
+        // stale word would only make the CAS below fail.
+        let mut from = self.0.load(Ordering::Relaxed);
+        loop {
+            let Some(to) = step(from) else { return Err(Refused(from)) };
+            if to == from {
+                return Ok(Moved { from, to });
+            }
+            // Release, strong: see the module header. Strong because a spurious failure would only cost a turn here.
+            // ABA: the generation makes a word that was read and comes back the same mean the same.
+            match self.0.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(Moved { from, to }),
+                Err(found) => from = found,
+            }
+        }
+    }
+}
+
+impl State {
+    /// Visible and not removed.
+    const fn is_member(self) -> bool {
+        !self.has(flag::STAGED | flag::REMOVED)
+    }
+}
+
+impl fmt::Debug for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.load().fmt(f)
+    }
+}
+
+const _: () =
+    assert!(Capacity::MAX == u32::MAX >> IN_FLIGHT_SHIFT, "in-flight must be able to reach every limit");
+
+/// `atomic::Atomic` in production, an instrumented integer in a model.
+mod cell {
+    use super::State;
+    use crate::sync::atomic::Ordering;
+
+    #[cfg(not(any(loom, shuttle)))]
+    type Cell = atomic::Atomic<State>;
+    #[cfg(not(any(loom, shuttle)))]
+    const _: () = assert!(Cell::is_lock_free(), "the state word must be one machine word");
+    #[cfg(any(loom, shuttle))]
+    type Cell = crate::sync::atomic::AtomicU64;
+
+    /// What the cell stores, and back: the state itself in production, its bits in a model.
+    trait Word {
+        fn encode(state: State) -> Self;
+        fn decode(self) -> State;
+    }
+
+    impl Word for State {
+        #[inline(always)]
+        fn encode(state: State) -> Self {
+            state
+        }
+        #[inline(always)]
+        fn decode(self) -> State {
+            self
+        }
+    }
+
+    impl Word for u64 {
+        fn encode(state: State) -> Self {
+            bytemuck::must_cast(state)
+        }
+        fn decode(self) -> State {
+            bytemuck::must_cast(self)
+        }
+    }
+
+    pub struct AtomicState(Cell);
+
+    impl AtomicState {
+        pub fn new(state: State) -> Self {
+            AtomicState(Cell::new(Word::encode(state)))
+        }
+
+        #[inline]
+        pub fn load(&self, order: Ordering) -> State {
+            self.0.load(order).decode()
+        }
+
+        #[inline]
+        pub fn compare_exchange(
+            &self,
+            from: State,
+            to: State,
+            ok: Ordering,
+            no: Ordering,
+        ) -> Result<State, State> {
+            let result = self.0.compare_exchange(Word::encode(from), Word::encode(to), ok, no);
+            result.map(Word::decode).map_err(Word::decode)
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    const HOLDS: [Hold; 4] = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
+
+    fn admitted() -> NodeState {
+        let state = NodeState::new_staged();
+        assert!(state.admit().is_ok());
+        state
+    }
+
+    #[test]
+    fn a_staged_word_only_admits() {
+        let state = NodeState::new_staged();
+        assert!(state.lend(1).is_err());
+        assert!(state.give_back(1, false).is_err());
+        assert!(state.hold(Hold::Excluded).is_err());
+        assert!(state.clear(Hold::Excluded).is_err());
+        assert!(state.revalue(1).is_err());
+        assert!(state.remove().is_err());
+        assert!(state.unlink().is_err());
+        assert_eq!(state.load().standing(), Standing::Staged);
+        assert!(state.admit().is_ok());
+        assert!(state.admit().is_err(), "a second helper is refused");
+        assert!(state.load().is_eligible());
+    }
+
+    #[test]
+    fn lending_stops_at_the_limit() {
+        let state = admitted();
+        for k in 1..=3 {
+            let moved = state.lend(3).expect("eligible");
+            assert_eq!(moved.to.in_flight(), k);
+            assert_eq!(moved.to.is_full(), k == 3);
+        }
+        assert_eq!(state.load().standing(), Standing::AtCapacity);
+        assert!(state.lend(3).is_err());
+        let before = state.load();
+        let moved = state.give_back(3, false).expect("out");
+        assert_eq!(moved.to.in_flight(), 2);
+        assert_eq!(moved.to.generation(), before.generation() + 1);
+        assert!(state.load().is_eligible());
+    }
+
+    #[test]
+    fn holds_are_independent_of_each_other_and_of_leases() {
+        for set in 0..16u32 {
+            for lent in [false, true] {
+                let state = admitted();
+                if lent {
+                    let _ = state.lend(1).expect("eligible");
+                }
+                let chosen: Vec<Hold> = HOLDS
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(i, _)| set >> i & 1 == 1)
+                    .map(|(_, h)| h)
+                    .collect();
+                for &hold in &chosen {
+                    let _ = state.hold(hold).expect("member");
+                    let again = state.hold(hold).expect("member");
+                    assert_eq!(again.from, again.to, "holding twice changes nothing");
+                }
+                for hold in HOLDS {
+                    assert_eq!(state.load().is_held(hold), chosen.contains(&hold));
+                }
+                assert_eq!(state.load().in_flight(), u32::from(lent));
+                if lent {
+                    let _ = state.give_back(1, false).expect("out");
+                    for hold in HOLDS {
+                        assert_eq!(
+                            state.load().is_held(hold),
+                            chosen.contains(&hold),
+                            "a return clears no hold"
+                        );
+                    }
+                }
+                for &hold in &chosen {
+                    let _ = state.clear(hold).expect("member");
+                }
+                assert!(state.load().is_eligible());
+            }
+        }
+    }
+
+    #[test]
+    fn a_return_can_cool_in_the_same_step() {
+        let state = admitted();
+        let _ = state.lend(1).expect("eligible");
+        let moved = state.give_back(1, true).expect("out");
+        assert_eq!(moved.to.standing(), Standing::Cooling);
+        assert!(state.lend(1).is_err());
+    }
+
+    #[test]
+    fn an_update_moves_the_limit() {
+        let state = admitted();
+        let _ = state.lend(2).expect("eligible");
+        assert!(state.revalue(1).expect("member").to.is_full());
+        assert!(!state.revalue(2).expect("member").to.is_full());
+        let _ = state.lend(2).expect("eligible");
+        assert!(state.revalue(1).expect("member").to.is_full(), "over the limit counts as full");
+        assert!(
+            state.give_back(1, false).expect("out").to.is_full(),
+            "one of two came back, the limit is one"
+        );
+        assert!(!state.give_back(1, false).expect("out").to.is_full());
+    }
+
+    #[test]
+    fn removal_is_final_and_spent_only_when_unlinked_and_empty() {
+        let state = admitted();
+        let _ = state.lend(1).expect("eligible");
+        let _ = state.remove().expect("member");
+        assert!(state.remove().is_err(), "exactly one remover wins");
+        assert!(state.hold(Hold::Excluded).is_err());
+        assert!(!state.give_back(1, false).expect("the lease stays valid").to.is_spent());
+        assert!(state.unlink().expect("removed").to.is_spent());
+
+        let state = admitted();
+        let _ = state.lend(1).expect("eligible");
+        let _ = state.remove().expect("member");
+        assert!(!state.unlink().expect("removed").to.is_spent());
+        assert!(state.give_back(1, false).expect("out").to.is_spent());
+    }
+
+    #[test]
+    fn standing_takes_the_gravest_obstacle() {
+        let state = admitted();
+        let _ = state.lend(1).expect("eligible");
+        for (hold, standing) in [
+            (Hold::Cooling, Standing::AtCapacity),
+            (Hold::Ejected, Standing::Ejected),
+            (Hold::Draining, Standing::Draining),
+            (Hold::Excluded, Standing::Excluded),
+        ] {
+            let _ = state.hold(hold).expect("member");
+            assert_eq!(state.load().standing(), standing);
+        }
+    }
+
+    #[test]
+    fn generation_wraps_without_touching_the_rest() {
+        let state = State { generation: u32::MAX, bits: flag::EXCLUDED | (5 << IN_FLIGHT_SHIFT) };
+        let next = state.next_generation();
+        assert_eq!((next.generation(), next.bits), (0, state.bits));
+    }
+}

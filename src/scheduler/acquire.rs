@@ -1,0 +1,362 @@
+//! Lending without a filter: the best resource of some shard, a named one, several at once, one by affinity.
+//!
+//! # The walk
+//!
+//! ```text
+//! A1  warm up what is due (one load while nothing cools)
+//! A2  the strategy chooses a shard; try its lock, lend its best
+//! A3  the shard of the best published rank, if it is another; try its lock
+//! A4  all shards from a random one on: skip those that show nothing, try the others' locks
+//! A5  if locks were busy: the same, waiting for each lock whose shard shows something
+//! A6  the double look: nothing eligible anywhere, and nothing has changed since  -> "none"; otherwise back to A3
+//! ```
+//!
+//! # Why "none" is honest
+//!
+//! A6 reads each shard's sequence (R1), finds nothing eligible, nothing due and no committed batch waiting, and then
+//! reads all sequences again (R3, R4). If all are the same, every shard was without an eligible resource from its first
+//! reading to its second. All first readings precede all second ones, so there is one instant in between at which it
+//! held for all shards: the linearization point of "none". A resource returned behind the scan changes a sequence.
+//!
+//! A6 takes no lock and writes nothing. It repeats only if somebody else changed a shard meanwhile: lock-free.
+
+use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
+
+use super::{
+    Scheduler,
+    core::{ABSORB_AT_ONCE, Core, open},
+    error::{AcquireError, AcquireKeyError, NoneEligible, Reasons},
+    lease::{Lease, OwnedLease},
+};
+use crate::{
+    node::Standing,
+    resource::Resource,
+    ring::affinity_hash,
+    shard::{Lent, Locked, NEVER, Shard},
+    strategy::ShardView,
+    sync::Timestamp,
+};
+
+/// What came of trying one shard.
+pub(super) enum Tried<R: Resource> {
+    Lent(Lent<R>),
+    Empty,
+    Busy,
+}
+
+impl<R: Resource> Core<R> {
+    /// Lends the best of one shard, after a piece of a committed batch has been absorbed.
+    #[inline]
+    pub(super) fn lend_best(&self, locked: &mut Locked<'_, R>) -> Option<Lent<R>> {
+        let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
+        locked.lend_best()
+    }
+
+    #[inline]
+    fn try_lend(&self, shard: &Shard<R>) -> Tried<R> {
+        match shard.try_lock() {
+            None => Tried::Busy,
+            Some(mut locked) => self.lend_best(&mut locked).map_or(Tried::Empty, Tried::Lent),
+        }
+    }
+
+    /// Whether a shard shows something to lend.
+    #[inline]
+    pub(super) fn shows_some(&self, shard: &Shard<R>) -> bool {
+        let face = shard.face();
+        face.standing(Standing::Eligible) > 0
+            || (face.staged() != 0 && self.roster.is_committed(face.staged()))
+    }
+
+    /// The best resource, as the strategy understands it.
+    #[inline]
+    pub(super) fn lend(&self) -> Result<Lent<R>, AcquireError> {
+        open(self)?;
+        self.thaw_due();
+        let chosen = self.selector.select(self, self.cell());
+        let Some(shard) = self.shards.get(chosen) else {
+            return Err(AcquireError::Strategy { chosen, shards: self.shards.len() });
+        };
+        match self.try_lend(shard) {
+            Tried::Lent(lent) => Ok(lent),
+            Tried::Empty => {
+                self.selector.ran_dry(self.cell());
+                self.lend_elsewhere(chosen)
+            }
+            Tried::Busy => self.lend_elsewhere(chosen),
+        }
+    }
+
+    /// A3 to A6.
+    #[cold]
+    fn lend_elsewhere(&self, chosen: usize) -> Result<Lent<R>, AcquireError> {
+        let shards = self.shards.len();
+        loop {
+            // A3. Not the next index: an empty shard's callers must not all land on its neighbour.
+            let best = (0..shards)
+                .filter(|&i| i != chosen || shards == 1)
+                .filter_map(|i| self.best_rank(i).map(|rank| (rank, i)))
+                .min();
+            if let Some((_, best)) = best
+                && let Tried::Lent(lent) = self.try_lend(&self.shards[best])
+            {
+                return Ok(lent);
+            }
+            // A4.
+            let start = self.cell().draw_below(shards as u32) as usize;
+            let from_start = || (0..shards).map(|i| &self.shards[(start + i) % shards]);
+            let mut busy = false;
+            for shard in from_start().filter(|shard| self.shows_some(shard)) {
+                match self.try_lend(shard) {
+                    Tried::Lent(lent) => return Ok(lent),
+                    Tried::Empty => {}
+                    Tried::Busy => busy = true,
+                }
+            }
+            // A5.
+            if busy {
+                for shard in from_start().filter(|shard| self.shows_some(shard)) {
+                    if let Some(lent) = self.lend_best(&mut shard.lock()) {
+                        return Ok(lent);
+                    }
+                }
+            }
+            // A6.
+            if let Some(none) = self.none_eligible(|_| true) {
+                return Err(AcquireError::NoneEligible(none));
+            }
+        }
+    }
+
+    /// The double look. `None` if something may be eligible, or has changed: look again.
+    ///
+    /// `among` is for a caller that has found the eligible resources of some shards unsuitable: it is asked about each
+    /// shard that shows something, and a `false` lets it pass.
+    pub(super) fn none_eligible(&self, among: impl Fn(&Shard<R>) -> bool) -> Option<NoneEligible> {
+        let mut reasons = Reasons::default();
+        let mut earliest = NEVER;
+        let mut first = 0u64;
+        for shard in &self.shards {
+            let face = shard.face();
+            let Some(sequence) = face.begin_read() else {
+                // A change is going on. Its maker holds the lock: wait for that, do not spin on the word.
+                drop(shard.lock());
+                return None;
+            };
+            // Sequences only grow, so equal sums mean equal sequences.
+            first = first.wrapping_add(sequence);
+            if self.shows_some(shard) && among(shard) {
+                return None;
+            }
+            earliest = earliest.min(face.earliest());
+            reasons.filtered += u64::from(face.standing(Standing::Eligible));
+            reasons.at_capacity += u64::from(face.standing(Standing::AtCapacity));
+            reasons.cooling += u64::from(face.standing(Standing::Cooling));
+            reasons.ejected += u64::from(face.standing(Standing::Ejected));
+            reasons.draining += u64::from(face.standing(Standing::Draining));
+            reasons.excluded += u64::from(face.standing(Standing::Excluded));
+        }
+        let mut second = 0u64;
+        for shard in &self.shards {
+            second = second.wrapping_add(shard.face().end_read());
+            let staged = shard.face().staged();
+            if staged != 0 && self.roster.is_committed(staged) {
+                self.absorb(shard);
+                return None;
+            }
+        }
+        if first != second {
+            return None;
+        }
+        let mut retry_after = None;
+        if earliest != NEVER {
+            // Read last: what was not due now was not due at the instant in between.
+            let now = self.now();
+            if earliest <= now {
+                self.thaw(now, true);
+                return None;
+            }
+            retry_after = Some(Timestamp::from_nanos(earliest).saturating_since(Timestamp::from_nanos(now)));
+        }
+        let earliest = (earliest != NEVER).then(|| Timestamp::from_nanos(earliest));
+        Some(NoneEligible { reasons, earliest, retry_after })
+    }
+
+    /// By affinity: the shard of the ring, then the others in the ring's order.
+    fn lend_by_affinity(&self, hash: u64) -> Result<Lent<R>, AcquireError> {
+        open(self)?;
+        self.thaw_due();
+        loop {
+            // One snapshot per decision.
+            let ring = self.ring.load();
+            let first = &self.shards[ring.shard_of(hash)];
+            // Waits for the lock: affinity is worth more than some tens of nanoseconds.
+            if let Some(lent) = self.lend_best(&mut first.lock()) {
+                return Ok(lent);
+            }
+            for shard in ring.successors(hash).map(|i| &self.shards[i]).filter(|shard| self.shows_some(shard))
+            {
+                if let Some(lent) = self.lend_best(&mut shard.lock()) {
+                    return Ok(lent);
+                }
+            }
+            if let Some(none) = self.none_eligible(|_| true) {
+                return Err(AcquireError::NoneEligible(none));
+            }
+        }
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
+    /// Lends the best eligible resource.
+    ///
+    /// *Best* is what the [strategy](crate::Strategy) makes of it: with the default, the best of a shard that was
+    /// the better of two when this thread last chose; with `BestOf` over all shards, the best of the fleet.
+    ///
+    /// # Progress and cost
+    /// Does not wait for a busy shard while another one shows something to lend; blocks on a shard's lock only when every
+    /// shard that shows something is busy. O(log n) for a fleet of n, O(shards) if the chosen one has nothing. No
+    /// allocation. The clock is read only while something is cooling.
+    ///
+    /// # Consistency
+    /// Linearizable: the lease begins at the compare-and-swap of the resource's state word.
+    ///
+    /// # Callbacks
+    /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`] after the lease has begun,
+    /// if the resource has more than one unit of capacity. If that panics, the lease is returned.
+    ///
+    /// # Errors
+    /// [`AcquireError::NoneEligible`] if at some instant inside this call no resource was eligible.
+    ///
+    /// ```
+    /// use leasehold::{Entry, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<&str, u32, u16>>::builder().shards(1).build()?;
+    /// scheduler.insert(Entry::new("slow", 9, 8001))?;
+    /// scheduler.insert(Entry::new("fast", 1, 8002))?;
+    /// let best = scheduler.acquire()?;
+    /// assert_eq!(best.value, 8002);
+    /// let next = scheduler.acquire()?;
+    /// assert_eq!(next.value, 8001);
+    /// assert!(scheduler.acquire().is_err());
+    /// drop(best);
+    /// assert_eq!(scheduler.acquire()?.value, 8002);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
+        self.core.lend().map(|lent| Lease::new(&self.core, lent))
+    }
+
+    /// As [`acquire`](Scheduler::acquire), for a lease that may outlive the scheduler.
+    pub fn acquire_owned(&self) -> Result<OwnedLease<R>, AcquireError> {
+        self.acquire().map(|lease| lease.into_owned(&self.core))
+    }
+
+    /// Lends the resource with this key.
+    ///
+    /// Blocking on its home shard's lock. O(log n) and one lookup. No allocation but in the error.
+    ///
+    /// # Errors
+    /// [`AcquireKeyError::NotEligible`] says what stood in the way at the linearization point.
+    pub fn acquire_key<Q>(&self, key: &Q) -> Result<Lease<'_, R>, AcquireKeyError<Q::Owned>>
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ToOwned + ?Sized,
+    {
+        let core = &*self.core;
+        if core.is_closed() {
+            return Err(AcquireKeyError::Closed);
+        }
+        core.thaw_due();
+        let hash = self.hasher.hash_one(key);
+        let guard = core.pin();
+        let node =
+            core.find(hash, key, &guard).ok_or_else(|| AcquireKeyError::NotFound { key: key.to_owned() })?;
+        core.settle(node);
+        let shard = core.home(node);
+        let mut now = None;
+        loop {
+            let mut locked = shard.lock();
+            let state = match locked.lend(node) {
+                Ok(lent) => {
+                    drop(locked);
+                    return Ok(Lease::new(core, lent));
+                }
+                Err(state) => state,
+            };
+            let deadline = locked.details(node).deadline;
+            drop(locked);
+            if state.is_removed() {
+                return Err(AcquireKeyError::NotFound { key: key.to_owned() });
+            }
+            let standing = state.standing();
+            let cooling = standing == Standing::Cooling;
+            if cooling && now.is_none_or(|now| deadline <= now) {
+                // Only a deadline stands in the way: it may have come since the hint was looked at.
+                let moment = core.now();
+                now = Some(moment);
+                if deadline <= moment {
+                    core.thaw(moment, true);
+                    continue;
+                }
+            }
+            return Err(AcquireKeyError::NotEligible {
+                key: key.to_owned(),
+                standing,
+                in_flight: state.in_flight(),
+                earliest: cooling.then(|| Timestamp::from_nanos(deadline)),
+            });
+        }
+    }
+
+    /// As [`acquire_key`](Scheduler::acquire_key), for a lease that may outlive the scheduler.
+    pub fn acquire_key_owned<Q>(&self, key: &Q) -> Result<OwnedLease<R>, AcquireKeyError<Q::Owned>>
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ToOwned + ?Sized,
+    {
+        self.acquire_key(key).map(|lease| lease.into_owned(&self.core))
+    }
+
+    /// Lends the best resource of the shard that `id` belongs to; of the next shard in that id's own order if the first
+    /// has nothing.
+    ///
+    /// The same id finds the same shard as long as its weight stays; the order of the others differs from id to id, so
+    /// that the callers of an empty shard spread over all others. Blocking on a shard's lock. No allocation.
+    ///
+    /// # Errors
+    /// As [`acquire`](Scheduler::acquire).
+    pub fn acquire_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Result<Lease<'_, R>, AcquireError> {
+        let hash = affinity_hash(id);
+        self.core.lend_by_affinity(hash).map(|lent| Lease::new(&self.core, lent))
+    }
+
+    /// As [`acquire_by_affinity`](Scheduler::acquire_by_affinity), for a lease that may outlive the scheduler.
+    pub fn acquire_by_affinity_owned<I: Hash + ?Sized>(&self, id: &I) -> Result<OwnedLease<R>, AcquireError> {
+        self.acquire_by_affinity(id).map(|lease| lease.into_owned(&self.core))
+    }
+
+    /// Lends `count` units at once, or none. A resource with several units may be among them more than once.
+    ///
+    /// The units are taken one by one; if one cannot be had, those taken are returned. So two callers that want all of
+    /// a small fleet may both fail, but nobody waits while holding: no deadlock. One allocation.
+    ///
+    /// # Errors
+    /// [`AcquireError::NoneEligible`] if at some instant inside this call fewer than `count` units were free.
+    pub fn acquire_many(&self, count: usize) -> Result<Vec<Lease<'_, R>>, AcquireError> {
+        open(&self.core)?;
+        // Not reserved blindly: a caller's number is not a promise of ours.
+        let mut leases = Vec::with_capacity(count.min(self.len()));
+        for _ in 0..count {
+            leases.push(self.acquire()?);
+        }
+        Ok(leases)
+    }
+
+    /// As [`acquire_many`](Scheduler::acquire_many), for leases that may outlive the scheduler.
+    pub fn acquire_many_owned(&self, count: usize) -> Result<Vec<OwnedLease<R>>, AcquireError> {
+        let leases = self.acquire_many(count)?;
+        Ok(leases.into_iter().map(|lease| lease.into_owned(&self.core)).collect())
+    }
+}

@@ -1,0 +1,227 @@
+//! Insertion of many resources at once: all or nothing, never visible in part. The protocol is in `shard::staged`.
+
+use std::{cmp::Reverse, collections::BinaryHeap, hash::BuildHasher, ptr::NonNull};
+
+use super::{
+    Scheduler,
+    core::Core,
+    error::{InsertError, Rejected},
+    insert::Seated,
+};
+use crate::{
+    heap,
+    lookup::Keyed,
+    node::{Draft, Node},
+    resource::Resource,
+    shard::Run,
+};
+
+/// What came of one member before B4: seated and maybe linked, or not.
+struct Member<'a, R: Resource> {
+    seated: Seated<'a, R>,
+    linked: bool,
+}
+
+/// The members so far. If they do not all get in, they are forgotten by the lookup before they are freed.
+struct Members<'a, R: Resource> {
+    core: &'a Core<R>,
+    seated: Vec<Member<'a, R>>,
+}
+
+impl<R: Resource> Members<'_, R> {
+    /// Undoes B2: the resources come back in the order in which they were given.
+    fn take_back(&mut self) -> Vec<R> {
+        let mut members = std::mem::take(&mut self.seated);
+        self.unlink(&members);
+        members.drain(..).map(|member| member.seated.take_back(member.linked)).collect()
+    }
+
+    #[allow(unsafe_code)]
+    fn unlink(&self, members: &[Member<'_, R>]) {
+        let guard = self.core.pin();
+        for member in members.iter().filter(|member| member.linked) {
+            // SAFETY: owned by `Seated`, not freed before `take_back`.
+            let _ = self.core.map.remove_item(unsafe { member.seated.node().as_ref() }, &guard);
+        }
+    }
+}
+
+impl<R: Resource> Drop for Members<'_, R> {
+    /// A panic in the user's `Eq` at B2.
+    fn drop(&mut self) {
+        drop(self.take_back());
+    }
+}
+
+impl<R: Resource> Core<R> {
+    /// Homes for a batch: where a resource wants to be, else always the shard with the fewest members then.
+    fn homes(&self, drafts: &[Draft<R>]) -> Result<Vec<u32>, InsertError<R::Key>> {
+        let mut homes = Vec::with_capacity(drafts.len());
+        let mut emptiest: BinaryHeap<Reverse<(u64, u32)>> = (0..self.shards.len() as u32)
+            .map(|i| Reverse((self.shards[i as usize].face().members(), i)))
+            .collect();
+        for draft in drafts {
+            let home = match self.wanted_home(draft)? {
+                Some(home) => home,
+                None => {
+                    let mut least = emptiest.peek_mut().expect("there is at least one shard");
+                    least.0.0 += 1;
+                    least.0.1
+                }
+            };
+            homes.push(home);
+        }
+        Ok(homes)
+    }
+
+    #[allow(unsafe_code)]
+    fn insert_batch(&self, drafts: Vec<Draft<R>>) -> Result<usize, Rejected<Vec<R>, InsertError<R::Key>>> {
+        let reject = |drafts: Vec<Draft<R>>, error| {
+            let returned = drafts.into_iter().map(|draft| draft.resource).collect();
+            Err(Rejected { returned, error })
+        };
+        let count = drafts.len();
+        let homes = match self.homes(&drafts) {
+            Ok(homes) => homes,
+            Err(error) => return reject(drafts, error),
+        };
+        // User code may have panicked under it in another thread; the mutex guards no data.
+        let turn = self.batch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // B1.
+        let number = self.roster.next_batch();
+        let mut members = Members { core: self, seated: Vec::with_capacity(count) };
+        // B2 and the first half of B3.
+        let mut refused = None;
+        let mut rest = drafts.into_iter().zip(homes);
+        for (draft, home) in rest.by_ref() {
+            match Seated::new(self, draft, home, number) {
+                Ok(seated) => members.seated.push(Member { seated, linked: false }),
+                Err(draft) => {
+                    let max = heap::Entry::MAX_SLOT as usize;
+                    let error = InsertError::ShardFull { key: draft.key.clone(), shard: home as usize, max };
+                    refused = Some((error, Some(draft.resource)));
+                    break;
+                }
+            }
+            let member = members.seated.last_mut().expect("just pushed");
+            match self.link(member.seated.node()) {
+                Ok(()) => member.linked = true,
+                Err(key) => {
+                    refused = Some((InsertError::Duplicate { key }, None));
+                    break;
+                }
+            }
+        }
+        if let Some((error, resource)) = refused {
+            let mut returned = members.take_back();
+            returned.extend(resource);
+            returned.extend(rest.map(|(draft, _)| draft.resource));
+            return Err(Rejected { returned, error });
+        }
+        let nodes: Vec<NonNull<Node<R>>> = members.seated.iter().map(|member| member.seated.node()).collect();
+        // B3.
+        let mut by_shard: Vec<Vec<&Node<R>>> = self.shards.iter().map(|_| Vec::new()).collect();
+        for node in &nodes {
+            // SAFETY: owned by `members`.
+            let node = unsafe { node.as_ref() };
+            by_shard[node.home() as usize].push(node);
+        }
+        let runs: Vec<Option<Box<Run<R>>>> = by_shard
+            .into_iter()
+            .map(|nodes| (!nodes.is_empty()).then(|| Box::new(Run::new(number, nodes))))
+            .collect();
+        let staged: Vec<usize> = (0..runs.len()).filter(|&i| runs[i].is_some()).collect();
+        for (shard, run) in self.shards.iter().zip(runs) {
+            if let Some(run) = run {
+                shard.lock().stage(run);
+            }
+        }
+        // B4.
+        let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
+        let committed =
+            u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
+        if committed {
+            for member in members.seated.drain(..) {
+                member.seated.release();
+            }
+            // B5.
+            for &i in &staged {
+                self.absorb(&self.shards[i]);
+            }
+        }
+        for &i in &staged {
+            let run = self.shards[i].lock().unstage();
+            drop(run);
+        }
+        let outcome = if committed {
+            Ok(count)
+        } else {
+            // SAFETY: still owned by `members`.
+            let key = unsafe { nodes[0].as_ref() }.key().clone();
+            Err(Rejected {
+                returned: members.take_back(),
+                error: InsertError::Full { key, max: max as usize },
+            })
+        };
+        drop(members);
+        drop(turn);
+        outcome
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
+    /// Adds many resources at once: all of them, or none. Nobody ever sees a part of them.
+    ///
+    /// An empty batch does nothing. In a bounded fleet a batch that does not fit is refused, whatever the overflow rule.
+    ///
+    /// # Progress and cost
+    /// Batches wait for each other. Each shard's lock is held for O(1) or O(log n) at a time, never two at once. Four
+    /// allocations per resource at most, outside the locks.
+    ///
+    /// # Consistency
+    /// Linearizable: all members become visible by one compare-and-swap.
+    ///
+    /// # Callbacks
+    /// Each resource is asked once for key, capacity, priority and home; `Hash` once per key. `Eq` runs while other
+    /// batches wait: it must not insert a batch itself. If one panics, the fleet is as before.
+    ///
+    /// # Errors
+    /// All resources come back in order, with the reason and the key that was in the way.
+    ///
+    /// ```
+    /// use leasehold::{Entry, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u32, u32, ()>>::builder().build()?;
+    /// let batch = (0..100).map(|i| Entry::new(i, i, ())).collect();
+    /// assert_eq!(scheduler.insert_batch(batch)?, 100);
+    /// let again = vec![Entry::new(100, 0, ()), Entry::new(5, 0, ())];
+    /// assert_eq!(scheduler.insert_batch(again).unwrap_err().returned.len(), 2);
+    /// assert_eq!(scheduler.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_batch(&self, resources: Vec<R>) -> Result<usize, Rejected<Vec<R>, InsertError<R::Key>>> {
+        if self.core.is_closed() {
+            return Err(Rejected { returned: resources, error: InsertError::Closed });
+        }
+        if resources.is_empty() {
+            return Ok(0);
+        }
+        let mut drafts = Vec::with_capacity(resources.len());
+        let mut rest = resources.into_iter();
+        while let Some(resource) = rest.next() {
+            let key = resource.key();
+            let hash = self.hasher.hash_one(&key);
+            match self.core.draft(key, hash, resource) {
+                Ok(draft) => drafts.push(draft),
+                Err(Rejected { returned, error }) => {
+                    let accepted = drafts.into_iter().map(|draft: Draft<R>| draft.resource);
+                    return Err(Rejected {
+                        returned: accepted.chain([returned]).chain(rest).collect(),
+                        error,
+                    });
+                }
+            }
+        }
+        self.core.insert_batch(drafts)
+    }
+}

@@ -1,0 +1,211 @@
+//! Settings of a scheduler.
+
+use std::hash::{BuildHasher, RandomState};
+
+use super::{Scheduler, core::Core, error::BuildError, token::Tokens};
+use crate::{
+    DefaultHashBuilder,
+    lookup::Map,
+    resource::Resource,
+    ring::Ring,
+    shard::{NEVER, Roster, Shard, Ties},
+    shard_set::MAX_SHARDS,
+    strategy::{Cell, Selector, Strategy},
+    sync::{
+        Arc, CachePadded, Clock, MonotonicClock, Mutex, Published, SplitMix64,
+        atomic::{AtomicBool, AtomicU64},
+        parallelism,
+    },
+};
+
+/// What happens when a resource is inserted into a bounded fleet that is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overflow {
+    /// The newcomer is refused.
+    #[default]
+    Reject,
+    /// The worst eligible resource is evicted if it ranks worse than the newcomer; otherwise the newcomer is refused.
+    EvictWorst,
+}
+
+/// Settings of a [`Scheduler`]; made by [`Scheduler::builder`].
+///
+/// ```
+/// use leasehold::{Entry, Scheduler, Strategy, Ties};
+///
+/// let scheduler = Scheduler::<Entry<u32, u64, &str>>::builder()
+///     .shards(4)
+///     .strategy(Strategy::BestOf { choices: 4 })
+///     .ties(Ties::MostRecent)
+///     .build()?;
+/// # Ok::<(), leasehold::BuildError>(())
+/// ```
+#[must_use]
+pub struct Builder<R: Resource, S = DefaultHashBuilder> {
+    shards: Option<usize>,
+    strategy: Strategy,
+    ties: Ties,
+    hasher: S,
+    clock: Box<dyn Clock>,
+    seed: Option<u64>,
+    expected: usize,
+    max: Option<(usize, Overflow)>,
+    weights: Option<Vec<u32>>,
+    virtual_nodes: u32,
+    marker: std::marker::PhantomData<fn() -> R>,
+}
+
+impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
+    pub(super) fn new() -> Self {
+        Builder {
+            shards: None,
+            strategy: Strategy::default(),
+            ties: Ties::default(),
+            hasher: S::default(),
+            clock: Box::new(MonotonicClock::new()),
+            seed: None,
+            expected: 0,
+            max: None,
+            weights: None,
+            virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
+            marker: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Builder<R, S> {
+    /// How many shards, 1 to 1024. Default: four times the machine's parallelism, at most 64.
+    ///
+    /// More shards let more threads work side by side; the price is order, see [`Strategy`].
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// How an acquisition chooses the shard that it tries first. Default: [`Strategy::Sticky`].
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Which of equally ranked resources goes first. Default: [`Ties::LeastRecent`].
+    pub fn ties(mut self, ties: Ties) -> Self {
+        self.ties = ties;
+        self
+    }
+
+    /// The hasher of keys. Default: [`DefaultHashBuilder`], seeded at random per scheduler.
+    pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<R, H> {
+        let Builder {
+            shards,
+            strategy,
+            ties,
+            hasher: _,
+            clock,
+            seed,
+            expected,
+            max,
+            weights,
+            virtual_nodes,
+            marker,
+        } = self;
+        Builder { shards, strategy, ties, hasher, clock, seed, expected, max, weights, virtual_nodes, marker }
+    }
+
+    /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Box::new(clock);
+        self
+    }
+
+    /// The seed of all random choices. With one thread, one seed makes runs repeat. Default: random.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How many resources are expected: room is made for them now rather than while inserting. Default: 0.
+    pub fn expected_resources(mut self, expected: usize) -> Self {
+        self.expected = expected;
+        self
+    }
+
+    /// Bounds the fleet: at most `max` resources, 1 to 4,294,967,295. Default: bounded by memory only.
+    pub fn max_resources(mut self, max: usize, overflow: Overflow) -> Self {
+        self.max = Some((max, overflow));
+        self
+    }
+
+    /// The shards' weights on the affinity ring, one per shard. Default: all equal.
+    pub fn shard_weights(mut self, weights: Vec<u32>) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+
+    /// Points on the affinity ring per shard of average weight. Default: [`Ring::DEFAULT_VIRTUAL_NODES`].
+    pub fn virtual_nodes(mut self, virtual_nodes: u32) -> Self {
+        self.virtual_nodes = virtual_nodes;
+        self
+    }
+
+    /// Checks the settings and makes the scheduler. O(shards × virtual nodes × log) for the ring; starts no thread.
+    ///
+    /// # Errors
+    /// [`BuildError`] says which setting is wrong, and what is allowed.
+    pub fn build(self) -> Result<Scheduler<R, S>, BuildError> {
+        let shards = self.shards.unwrap_or_else(|| (4 * parallelism()).min(64));
+        if !(1..=MAX_SHARDS).contains(&shards) {
+            return Err(BuildError::Shards { given: shards, max: MAX_SHARDS });
+        }
+        let max_resources = match self.max {
+            None => None,
+            Some((given, overflow)) => match u32::try_from(given) {
+                Ok(max) if max >= 1 => Some((max, overflow)),
+                _ => return Err(BuildError::MaxResources { given, max: u32::MAX as usize }),
+            },
+        };
+        let selector = Selector::new(self.strategy, shards).map_err(BuildError::Strategy)?;
+        let weights = self.weights.unwrap_or_else(|| vec![1; shards]);
+        if weights.len() != shards {
+            return Err(BuildError::Weights { given: weights.len(), shards });
+        }
+        let ring = Ring::new(&weights, self.virtual_nodes).map_err(BuildError::Ring)?;
+        let seed = self.seed.unwrap_or_else(random_seed);
+        let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
+        let shards: Box<[Shard<R>]> = (0..shards as u32).map(|index| Shard::new(index, self.ties)).collect();
+        for shard in &shards {
+            shard.reserve(self.expected.div_ceil(shards.len()));
+        }
+        let core = Core {
+            map: Map::with_capacity(self.expected),
+            // Not from the seed: schedulers made alike must not take each other's tokens.
+            tokens: Tokens::new(random_seed()),
+            roster: Roster::new(),
+            batch: Mutex::new(()),
+            selector,
+            cells: (0..cells as u64)
+                .map(|i| CachePadded::new(Cell::new(SplitMix64::mix(seed ^ i))))
+                .collect(),
+            ring: Published::new(ring),
+            clock: self.clock,
+            max_resources,
+            virtual_nodes: self.virtual_nodes,
+            closed: AtomicBool::new(false),
+            earliest: CachePadded::new(AtomicU64::new(NEVER)),
+            shards,
+        };
+        Ok(Scheduler { core: Arc::new(core), hasher: self.hasher })
+    }
+}
+
+/// Few in a model, so that threads do share.
+const CELLS_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
+/// Random without a global of ours: the standard library keys every `RandomState` differently.
+fn random_seed() -> u64 {
+    if cfg!(any(loom, shuttle)) {
+        // Runs of a model must repeat.
+        return 0x5eed;
+    }
+    RandomState::new().hash_one(0u8)
+}

@@ -1,0 +1,151 @@
+//! The scheduler: a fleet of resources, and everything that can be done with it.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `builder` | settings |
+//! | `core` | what is shared: shards, lookup, roster, tokens; cooling; returning |
+//! | `insert`, `batch`, `update` | membership |
+//! | `acquire`, `filter` | lending |
+//! | `lease`, `token` | what is lent, and how it comes back |
+//! | `holds` | reasons not to lend |
+//! | `query`, `stats` | looking |
+//! | `error` | one error type per family |
+
+mod acquire;
+mod batch;
+mod builder;
+mod core;
+mod error;
+mod filter;
+mod holds;
+mod insert;
+mod lease;
+mod lend;
+mod query;
+mod stats;
+mod token;
+mod update;
+
+use std::{fmt, hash::BuildHasher};
+
+pub use builder::{Builder, Overflow};
+pub use error::{
+    AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
+    ReleaseError, UpdateError, WeightsError,
+};
+use lease::outcome_count;
+pub use lease::{Lease, OwnedLease};
+pub use query::{Peek, ResourceState};
+pub use stats::Stats;
+pub use token::{ParseTokenError, Token};
+pub use update::Removed;
+
+use self::core::Core;
+use crate::{
+    DefaultHashBuilder,
+    outcome::Outcome,
+    resource::Resource,
+    ring::Ring,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Lends the best available resource of a fleet to many callers at once.
+///
+/// See the [crate documentation](crate) for an overview. All methods take `&self` and may be called from any thread. The
+/// scheduler starts no thread, has no global state, and reads no environment variable.
+pub struct Scheduler<R: Resource, S = DefaultHashBuilder> {
+    core: Arc<Core<R>>,
+    hasher: S,
+}
+
+impl<R: Resource> Scheduler<R> {
+    /// Settings for a new scheduler.
+    pub fn builder() -> Builder<R> {
+        Builder::new()
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
+    /// Returns the lease of a token.
+    ///
+    /// Blocking on the home shard's lock; O(log n). Of several returns of equal tokens exactly one succeeds. Works on a
+    /// closed scheduler too.
+    ///
+    /// # Errors
+    /// [`ReleaseError`]; nothing is touched then.
+    ///
+    /// ```
+    /// use leasehold::{Entry, ReleaseError, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().build()?;
+    /// scheduler.insert(Entry::new(1, 0, ()))?;
+    /// let token = scheduler.acquire()?.into_token();
+    /// scheduler.release(token)?;
+    /// assert!(matches!(scheduler.release(token), Err(ReleaseError::Stale { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self, token: Token) -> Result<(), ReleaseError> {
+        self.core.redeem(token, None, None)
+    }
+
+    /// Returns the lease of a token and says how the work went, as [`Lease::finish`].
+    ///
+    /// # Errors
+    /// As [`release`](Scheduler::release).
+    pub fn finish(&self, token: Token, outcome: Outcome) -> Result<(), ReleaseError> {
+        let (deadline, count) = self.core.judge(outcome);
+        self.core.redeem(token, deadline, count)
+    }
+
+    /// Publishes new weights for the affinity ring, one per shard. Wait-free for readers; O(points × log points) here.
+    ///
+    /// Raising or lowering one weight moves only ids to or from that shard.
+    ///
+    /// # Errors
+    /// [`WeightsError`]; the old weights stay.
+    pub fn set_shard_weights(&self, weights: &[u32]) -> Result<(), WeightsError> {
+        let core = &*self.core;
+        let shards = core.shards.len();
+        if weights.len() != shards {
+            return Err(WeightsError::Length { given: weights.len(), shards });
+        }
+        core.ring.store(Ring::new(weights, core.virtual_nodes).map_err(WeightsError::Ring)?);
+        Ok(())
+    }
+
+    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on. Leases stay valid, and
+    /// returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
+    ///
+    /// Wait-free, idempotent: `true` for the one call that closed it. An acquisition that began before may still succeed.
+    pub fn close(&self) -> bool {
+        // AcqRel: Release pairs with the Acquire in `is_closed`; Acquire lets a second closer see what the first one did.
+        !self.core.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the scheduler is closed.
+    pub fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.core.shards.len()
+    }
+
+    /// Panics unless the whole structure is consistent: for tests, models and fuzz targets. Nothing else may be going on.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
+    #[doc(hidden)]
+    pub fn check_invariants(&self) -> crate::shard::Tally {
+        self.core.check_invariants()
+    }
+}
+
+impl<R: Resource, S> fmt::Debug for Scheduler<R, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("shards", &self.core.shards.len())
+            .field("members", &self.core.roster.members())
+            .field("closed", &self.core.is_closed())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,267 @@
+//! Looking without taking: peek, get, keys, snapshot.
+
+use std::{
+    borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, marker::PhantomData, ops::Deref, ptr::NonNull,
+};
+
+use super::{
+    Scheduler,
+    core::{Core, Pin},
+};
+use crate::{
+    lookup::{Guard, Keyed},
+    node::{Hold, Node, Standing, Value},
+    resource::Resource,
+    ring::affinity_hash,
+    shard::{NEVER, Shard},
+    strategy::ShardView,
+    sync::{Timestamp, atomic::Ordering},
+};
+
+/// A resource's value, read without a lease. It stays as it was read while the peek lives, whatever happens to the
+/// resource.
+///
+/// Hold it briefly: while it lives, nothing that was superseded or removed meanwhile is freed, in the whole process.
+/// Bound to its thread.
+pub struct Peek<'s, R> {
+    value: NonNull<Value<R>>,
+    // Keeps the value (rule 3 of `node`).
+    _guard: Pin<'s>,
+    marker: PhantomData<&'s R>,
+}
+
+impl<'s, R> Peek<'s, R> {
+    fn new(value: NonNull<Value<R>>, guard: Pin<'s>) -> Self {
+        Peek { value, _guard: guard, marker: PhantomData }
+    }
+}
+
+impl<R> Deref for Peek<'_, R> {
+    type Target = R;
+
+    #[inline]
+    fn deref(&self) -> &R {
+        // SAFETY: rules 3 and 6 of `node`: the value was current under the guard, which still lives.
+        #[allow(unsafe_code)]
+        unsafe { self.value.as_ref() }.resource()
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for Peek<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// The state of one resource at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ResourceState<K> {
+    /// Identity.
+    pub key: K,
+    /// The home shard.
+    pub shard: usize,
+    /// The rank at the present load; lower is better.
+    pub rank: u64,
+    /// Leases out.
+    pub in_flight: u32,
+    /// Leases allowed at once.
+    pub limit: u32,
+    /// What matters most of what stands in the way.
+    pub standing: Standing,
+    /// Every hold that is set.
+    pub holds: Vec<Hold>,
+    /// When cooling ends, in nanoseconds on the scheduler's clock, if it cools.
+    pub cooling_until: Option<u64>,
+    /// Grows with every return, update and removal.
+    pub generation: u32,
+}
+
+impl<R: Resource> Core<R> {
+    /// The best node that a shard shows.
+    #[inline]
+    fn shown<'g>(&self, shard: &Shard<R>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        // Acquire: pairs with the Release of the face's F3: a node that is seen is complete. It is not freed while the
+        // guard lives, because it leaves the face before it is retired.
+        let node = guard.protect(shard.best(), Ordering::Acquire);
+        guard.touch(node);
+        // SAFETY: as above (rule 5 of `node`).
+        #[allow(unsafe_code)]
+        unsafe {
+            node.as_ref()
+        }
+    }
+
+    /// A peek at one shard, at another one that shows something if that one does not.
+    #[inline]
+    fn look<'g>(&self, first: usize, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        let shard = self.shards.get(first)?;
+        self.shown(shard, guard).or_else(|| self.look_elsewhere(guard))
+    }
+
+    #[cold]
+    fn look_elsewhere<'g>(&self, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        let mut by_rank: Option<(u64, &Node<R>)> = None;
+        for (i, shard) in self.shards.iter().enumerate() {
+            let rank = self.best_rank(i).unwrap_or(u64::MAX);
+            if by_rank.is_none_or(|(best, _)| rank < best)
+                && let Some(node) = self.shown(shard, guard)
+            {
+                by_rank = Some((rank, node));
+            }
+        }
+        by_rank.map(|(_, node)| node)
+    }
+
+    /// Warms up what is due, without waiting for a lock.
+    #[inline]
+    fn thaw_for_peek(&self) {
+        if self.earliest.load(Ordering::Relaxed) != NEVER {
+            self.thaw_due();
+        }
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
+    /// Looks at the best resource without taking capacity: shared use without counting.
+    ///
+    /// The strategy chooses the shard as for [`acquire`](Scheduler::acquire). What is seen was its best at some moment of
+    /// this call. Answers on a closed scheduler too. `None` if no shard showed a resource.
+    ///
+    /// # Progress and cost
+    /// Wait-free: takes no lock that is busy, never retries; O(1), O(shards) if the chosen one shows nothing. No allocation.
+    /// While something is cooling it reads the clock, and warms up what is due in shards whose lock is free.
+    ///
+    /// ```
+    /// use leasehold::{Entry, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, &str>>::builder().build()?;
+    /// assert!(scheduler.peek().is_none());
+    /// scheduler.insert(Entry::new(1, 5, "replica"))?;
+    /// assert_eq!(scheduler.peek().expect("one is eligible").value, "replica");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn peek(&self) -> Option<Peek<'_, R>> {
+        let core = &*self.core;
+        core.thaw_for_peek();
+        let guard = core.pin();
+        let first = core.selector.select(core, core.cell());
+        let value = NonNull::from(core.look(first, &guard)?.value(&guard));
+        Some(Peek::new(value, guard))
+    }
+
+    /// As [`peek`](Scheduler::peek), at the shard that `id` belongs to on the ring, then at the others in that id's order.
+    pub fn peek_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Option<Peek<'_, R>> {
+        let core = &*self.core;
+        core.thaw_for_peek();
+        let guard = core.pin();
+        let hash = affinity_hash(id);
+        let ring = core.ring.load();
+        let node = core
+            .shown(&core.shards[ring.shard_of(hash)], &guard)
+            .or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], &guard)))?;
+        let value = NonNull::from(node.value(&guard));
+        drop(ring);
+        Some(Peek::new(value, guard))
+    }
+
+    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards).
+    pub fn peek_worst(&self) -> Option<Peek<'_, R>> {
+        let core = &*self.core;
+        let guard = core.pin();
+        let value = NonNull::from(core.worst(&guard)?.value(&guard));
+        Some(Peek::new(value, guard))
+    }
+
+    /// The value of the resource with this key, held or not, lent or not. Answers on a closed scheduler too.
+    ///
+    /// Wait-free; one hash, expected O(1). No allocation.
+    #[inline]
+    pub fn get<Q>(&self, key: &Q) -> Option<Peek<'_, R>>
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let core = &*self.core;
+        let hash = self.hasher.hash_one(key);
+        let guard = core.pin();
+        let value = NonNull::from(core.find(hash, key, &guard)?.value(&guard));
+        Some(Peek::new(value, guard))
+    }
+
+    /// Whether a resource with this key is in the fleet. As [`get`](Scheduler::get).
+    pub fn contains<Q>(&self, key: &Q) -> bool
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.get(key).is_some()
+    }
+
+    /// How many resources are in the fleet, held ones included. Wait-free, O(1).
+    ///
+    /// A batch counts as a whole from the moment it is visible; a single insertion or removal counts for some moment
+    /// while it is going on.
+    pub fn len(&self) -> usize {
+        self.core.roster.members() as usize
+    }
+
+    /// Whether the fleet has no resource. As [`len`](Scheduler::len).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys of the fleet, in no order. A resource that is in it all the time is listed once; one that comes or goes
+    /// meanwhile may be listed or not. Clones each key; takes no lock.
+    pub fn iter_keys(&self) -> impl Iterator<Item = R::Key> {
+        // A guard cannot travel with an iterator that borrows it, and must not be held for as long as a caller likes.
+        let core = &*self.core;
+        let guard = core.pin();
+        let keys: Vec<R::Key> = core
+            .map
+            .iter(&guard)
+            .filter(|node| core.visible(node).is_some())
+            .map(|node| node.key().clone())
+            .collect();
+        keys.into_iter()
+    }
+
+    /// The state of every resource, each exact at its own moment. In no order.
+    ///
+    /// Blocking on one shard's lock at a time, once per resource: for people and dashboards, not for hot paths.
+    pub fn snapshot(&self) -> Vec<ResourceState<R::Key>> {
+        let core = &*self.core;
+        let guard = core.pin();
+        let mut states = Vec::with_capacity(self.len());
+        for node in core.map.iter(&guard).filter(|node| core.visible(node).is_some()) {
+            core.settle(node);
+            let (state, owned, rank) = {
+                let mut locked = core.home(node).lock();
+                (node.state.load(), locked.details(node), node.rank())
+            };
+            if state.is_removed() {
+                continue;
+            }
+            let all = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
+            states.push(ResourceState {
+                key: node.key().clone(),
+                shard: node.home() as usize,
+                rank,
+                in_flight: state.in_flight(),
+                limit: owned.limit,
+                standing: state.standing(),
+                holds: all.into_iter().filter(|&hold| state.is_held(hold)).collect(),
+                cooling_until: state.is_held(Hold::Cooling).then_some(owned.deadline),
+                generation: state.generation(),
+            });
+        }
+        states
+    }
+
+    /// The moment that the scheduler's clock shows.
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.core.now())
+    }
+}

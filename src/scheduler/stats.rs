@@ -1,0 +1,146 @@
+//! Counts: exact, kept where the transition happens.
+
+use std::hash::BuildHasher;
+
+use super::{Scheduler, error::Reasons};
+use crate::{
+    node::Standing,
+    resource::Resource,
+    shard::Count,
+    sync::atomic::{Ordering, fence},
+};
+
+/// How the fleet stands, and what has happened so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Stats {
+    /// Whether all numbers are of one moment. `false` only if changes kept coming while this was read; then each shard's
+    /// numbers are still of some moment of the call.
+    pub consistent: bool,
+    /// Resources in the fleet: `eligible + reasons.total()`.
+    pub members: u64,
+    /// Resources that can be lent now.
+    pub eligible: u64,
+    /// Those that cannot, each under the reason that matters most.
+    pub reasons: Reasons,
+    /// Free units of capacity over all eligible resources.
+    pub available: u64,
+    /// Resources that were removed and still have leases out.
+    pub leaving: u64,
+    /// Leases out: `lent - returned`.
+    pub in_flight: u64,
+    /// Eligible resources per shard.
+    pub shards: Vec<u32>,
+    /// The strategy's name.
+    pub strategy: String,
+    /// Whether the scheduler is closed.
+    pub closed: bool,
+    /// Insertions.
+    pub inserted: u64,
+    /// Updates.
+    pub updated: u64,
+    /// Removals by key.
+    pub removed: u64,
+    /// Removals from the worst end.
+    pub evicted: u64,
+    /// Leases that began.
+    pub lent: u64,
+    /// Leases that ended.
+    pub returned: u64,
+    /// Exclusions that began.
+    pub excluded: u64,
+    /// Exclusions that ended.
+    pub included: u64,
+    /// Times a resource began to cool, or its deadline moved.
+    pub cooled: u64,
+    /// Times cooling ended, by its deadline or by hand.
+    pub warmed: u64,
+    /// Ejections that began.
+    pub ejected: u64,
+    /// Ejections that ended.
+    pub readmitted: u64,
+    /// Drainings that began.
+    pub drained: u64,
+    /// Drainings that ended.
+    pub undrained: u64,
+    /// Leases finished with [`Outcome::Ok`](crate::Outcome::Ok).
+    pub succeeded: u64,
+    /// Leases finished with [`Outcome::Failed`](crate::Outcome::Failed).
+    pub failed: u64,
+    /// Leases finished with [`Outcome::RateLimited`](crate::Outcome::RateLimited).
+    pub rate_limited: u64,
+    /// Leases finished with [`Outcome::Cancelled`](crate::Outcome::Cancelled).
+    pub cancelled: u64,
+}
+
+/// How often the numbers are read again before they are given out as they are.
+const TRIES: usize = 8;
+
+impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
+    /// Counts of the whole fleet. Answers on a closed scheduler too.
+    ///
+    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards and the name.
+    pub fn stats(&self) -> Stats {
+        for _ in 1..TRIES {
+            let stats = self.read_stats();
+            if stats.consistent {
+                return stats;
+            }
+        }
+        self.read_stats()
+    }
+
+    fn read_stats(&self) -> Stats {
+        let core = &*self.core;
+        let mut stats =
+            Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
+        let mut first = Some(0u64);
+        let mut staged = false;
+        for shard in &core.shards {
+            let face = shard.face();
+            first = first.zip(face.begin_read()).map(|(sum, sequence)| sum.wrapping_add(sequence));
+            let standing = |standing| u64::from(face.standing(standing));
+            staged |= face.staged() != 0;
+            stats.shards.push(face.standing(Standing::Eligible));
+            stats.eligible += standing(Standing::Eligible);
+            stats.reasons.at_capacity += standing(Standing::AtCapacity);
+            stats.reasons.cooling += standing(Standing::Cooling);
+            stats.reasons.ejected += standing(Standing::Ejected);
+            stats.reasons.draining += standing(Standing::Draining);
+            stats.reasons.excluded += standing(Standing::Excluded);
+            stats.leaving += standing(Standing::Removed);
+            stats.available += face.available();
+            for (sum, count) in [
+                (&mut stats.inserted, Count::Inserted),
+                (&mut stats.updated, Count::Updated),
+                (&mut stats.removed, Count::Removed),
+                (&mut stats.evicted, Count::Evicted),
+                (&mut stats.lent, Count::Lent),
+                (&mut stats.returned, Count::Returned),
+                (&mut stats.excluded, Count::Excluded),
+                (&mut stats.included, Count::Included),
+                (&mut stats.cooled, Count::Cooled),
+                (&mut stats.warmed, Count::Warmed),
+                (&mut stats.ejected, Count::Ejected),
+                (&mut stats.readmitted, Count::Readmitted),
+                (&mut stats.drained, Count::Drained),
+                (&mut stats.undrained, Count::Undrained),
+                (&mut stats.succeeded, Count::Succeeded),
+                (&mut stats.failed, Count::Failed),
+                (&mut stats.rate_limited, Count::RateLimited),
+                (&mut stats.cancelled, Count::Cancelled),
+            ] {
+                *sum += face.count(count);
+            }
+        }
+        // Acquire fence: as in R3 of the face's protocol, for all shards at once.
+        fence(Ordering::Acquire);
+        let second = core.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
+        // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
+        stats.consistent = first == Some(second) && !staged;
+        stats.members = stats.eligible + stats.reasons.total();
+        stats.in_flight = stats.lent.saturating_sub(stats.returned);
+        stats
+    }
+}

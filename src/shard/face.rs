@@ -1,0 +1,210 @@
+//! What a shard shows to those who do not hold its lock.
+//!
+//! All words are written under the shard's lock by plain stores, and read by anyone. Each is true at some moment; for
+//! several that are true at *one* moment, readers use the seqlock:
+//!
+//! ```text
+//! writer (holds the lock)                      reader
+//!   F1  sequence := odd; fence(Release)          R1  load sequence (Acquire); odd: a change is going on
+//!   F2  the state word's CAS                     R2  load words (Relaxed)
+//!   F3  words := ... (Relaxed)                   R3  fence(Acquire)
+//!   F4  sequence := even (Release)               R4  load sequence (Relaxed); same as R1: R2 saw one moment
+//! ```
+//!
+//! F1 comes before F2 and F3 for everyone who sees their effect. So if R4 still reads the number of R1, no state word of
+//! this shard changed between the two: the honest "none" of an acquire rests on that.
+
+use std::ptr;
+
+use crate::{
+    node::{Node, Standing},
+    resource::Resource,
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// What is counted in each shard. Exact: counted under the lock, where the transition happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Count {
+    Inserted,
+    Updated,
+    Removed,
+    Evicted,
+    Lent,
+    Returned,
+    Excluded,
+    Included,
+    Cooled,
+    Warmed,
+    Ejected,
+    Readmitted,
+    Drained,
+    Undrained,
+    Succeeded,
+    Failed,
+    RateLimited,
+    Cancelled,
+}
+
+impl Count {
+    /// How many kinds there are.
+    pub const KINDS: usize = 18;
+}
+
+/// The published words of one shard.
+#[repr(C)]
+pub struct Face<R: Resource> {
+    // The first line, together with the lock word that follows: what an acquire reads and writes.
+    sequence: AtomicU64,
+    best_rank: AtomicU64,
+    best: AtomicPtr<Node<R>>,
+    earliest: AtomicU64,
+    available: AtomicU64,
+    staged: AtomicU32,
+    standings: [AtomicU32; Standing::COUNT],
+    counts: [AtomicU64; Count::KINDS],
+}
+
+/// "No deadline": later than every moment.
+pub const NEVER: u64 = u64::MAX;
+
+impl<R: Resource> Face<R> {
+    pub fn new() -> Self {
+        Face {
+            sequence: AtomicU64::new(0),
+            best_rank: AtomicU64::new(u64::MAX),
+            best: AtomicPtr::new(ptr::null_mut()),
+            earliest: AtomicU64::new(NEVER),
+            available: AtomicU64::new(0),
+            staged: AtomicU32::new(0),
+            standings: std::array::from_fn(|_| AtomicU32::new(0)),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    // Readers. Relaxed throughout: each word is a hint or is validated by the sequence (R2).
+
+    /// The rank of the best eligible resource, or `None` if there is none.
+    #[inline]
+    pub fn best_rank(&self) -> Option<u64> {
+        if self.standing(Standing::Eligible) == 0 {
+            None
+        } else {
+            Some(self.best_rank.load(Ordering::Relaxed))
+        }
+    }
+
+    /// Where the best eligible resource is published; null if there is none. Load it through a guard, with Acquire.
+    #[inline]
+    pub fn best(&self) -> &AtomicPtr<Node<R>> {
+        &self.best
+    }
+
+    /// The earliest cooling deadline of a resource that nothing else holds back; [`NEVER`] if there is none.
+    #[inline]
+    pub fn earliest(&self) -> u64 {
+        self.earliest.load(Ordering::Relaxed)
+    }
+
+    /// Free units of capacity over all eligible resources.
+    #[inline]
+    pub fn available(&self) -> u64 {
+        self.available.load(Ordering::Relaxed)
+    }
+
+    /// The batch of which a part waits here to be absorbed; 0 if none does.
+    #[inline]
+    pub fn staged(&self) -> u32 {
+        self.staged.load(Ordering::Relaxed)
+    }
+
+    /// How many resources stand there.
+    #[inline]
+    pub fn standing(&self, standing: Standing) -> u32 {
+        self.standings[standing as usize].load(Ordering::Relaxed)
+    }
+
+    /// Visible members: everything but the staged and the removed.
+    pub fn members(&self) -> u64 {
+        (0..Standing::Staged as usize).map(|i| u64::from(self.standings[i].load(Ordering::Relaxed))).sum()
+    }
+
+    /// How often something happened here.
+    pub fn count(&self, count: Count) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
+    /// R1: the sequence if no change is going on.
+    #[inline]
+    pub fn begin_read(&self) -> Option<u64> {
+        // Acquire: pairs with the Release of F4.
+        // - it reads that store: the words of R2 are at least as new;
+        // - it reads an older one: R4 will see a newer number, or the words are of the older moment.
+        let sequence = self.sequence.load(Ordering::Acquire);
+        sequence.is_multiple_of(2).then_some(sequence)
+    }
+
+    /// R3 and R4: the sequence now, ordered after the words read before. Compare with the one of R1.
+    #[inline]
+    pub fn end_read(&self) -> u64 {
+        // Acquire fence: pairs with the Release fence of F1.
+        // - a word of R2 came from a change that began after R1: the load below sees that change's odd number;
+        // - none did: the words are those of R1's moment.
+        fence(Ordering::Acquire);
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    // Writers: the holder of the lock. Relaxed: loads read the holder's own or earlier holders' stores; stores are ordered
+    // by F1's fence and F4.
+
+    /// F1.
+    #[inline]
+    pub(super) fn begin_write(&self) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        debug_assert!(sequence.is_multiple_of(2), "the lock's holder writes once at a time");
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        // Release fence: pairs with the Acquire fence of R3; outcomes there.
+        fence(Ordering::Release);
+    }
+
+    /// F3 and F4.
+    #[inline]
+    pub(super) fn end_write(&self, best_rank: u64, best: *mut Node<R>, earliest: u64) {
+        self.best_rank.store(best_rank, Ordering::Relaxed);
+        // Release: pairs with the Acquire of a peek. It sees a node: the node is complete.
+        self.best.store(best, Ordering::Release);
+        self.earliest.store(earliest, Ordering::Relaxed);
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        // Release: pairs with R1; outcomes there.
+        self.sequence.store(sequence + 1, Ordering::Release);
+    }
+
+    pub(super) fn set_staged(&self, batch: u32) {
+        self.staged.store(batch, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn tally(&self, count: Count) {
+        let cell = &self.counts[count as usize];
+        cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn shift(&self, from: Standing, to: Standing) {
+        self.add_standing(from, u32::MAX);
+        self.add_standing(to, 1);
+    }
+
+    #[inline]
+    pub(super) fn add_standing(&self, standing: Standing, difference: u32) {
+        let cell = &self.standings[standing as usize];
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn change_available(&self, before: u32, after: u32) {
+        let available = self.available.load(Ordering::Relaxed) + u64::from(after) - u64::from(before);
+        self.available.store(available, Ordering::Relaxed);
+    }
+}

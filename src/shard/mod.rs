@@ -1,0 +1,188 @@
+//! A shard: one spinlock, a heap of eligible resources, a heap of cooling ones, and a published face.
+//!
+//! # The one rule
+//!
+//! The state word decides, the heap follows. Whoever changes a word holds the home shard's lock, makes the CAS, and
+//! brings the heaps in line with [`Standing`](crate::node::Standing) before the lock is free. So whenever the lock is
+//! free:
+//!
+//! * the ready heap holds exactly the nodes that stand `Eligible`, the cooling heap exactly those that stand
+//!   `Cooling`;
+//! * the face shows the best node, the earliest deadline, and how many nodes stand where.
+//!
+//! Under the lock there is no user code, no allocation, no system call, no other lock, and no work beyond O(log n):
+//! ranks come in as numbers, room is made ahead ([`Shortage`]), garbage goes out ([`Garbage`]).
+//!
+//! | file | idea |
+//! |---|---|
+//! | `face` | the words that others read without the lock |
+//! | `slots` | slot numbers to nodes and heap positions |
+//! | `locked` | each transition with its consequence |
+//! | `staged` | a batch that becomes visible at once |
+
+mod check;
+mod face;
+mod locked;
+mod slots;
+mod staged;
+
+use std::ptr::NonNull;
+
+pub use check::Tally;
+pub use face::{Count, Face, NEVER};
+pub use locked::{Garbage, Lent, Locked};
+pub use staged::{Roster, Run};
+
+use crate::{
+    heap::{MinMaxHeap, Queue, Segment},
+    node::Node,
+    resource::Resource,
+    sync::{SpinLock, atomic::AtomicPtr},
+};
+use slots::{SlotSegment, Slots};
+
+/// Which of equally ranked resources is lent first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Ties {
+    /// The one that has not been used for the longest time: spreads the work.
+    #[default]
+    LeastRecent,
+    /// The one used last: keeps caches and connections warm.
+    MostRecent,
+}
+
+/// One shard. Aligned so that the face's first words and the lock share a line pair with nothing else.
+#[repr(C, align(128))]
+pub struct Shard<R: Resource> {
+    face: Face<R>,
+    lock: SpinLock<Inner<R>>,
+    index: u32,
+}
+
+/// What the lock guards.
+struct Inner<R: Resource> {
+    ready: Queue,
+    cooling: MinMaxHeap,
+    slots: Slots<R>,
+    /// Nodes with the `COOLING` hold; the cooling heap has room for all of them.
+    cooled: u32,
+    /// Grows with every queueing; equal ranks are ordered by it.
+    ticket: u64,
+    ties: Ties,
+    /// The part of a batch that is not absorbed yet.
+    staged: Option<Box<Run<R>>>,
+}
+
+// SAFETY: the slot table's pointers are to nodes, which are `Send + Sync`; who may follow them is rule 2 and 5 of `node`.
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Inner<R> {}
+
+/// Room that must be made, outside the lock, before something can be done under it.
+#[derive(Debug)]
+#[must_use]
+pub enum Shortage {
+    /// The next segment of the slot table.
+    Slots(usize),
+    /// The next segment of the ready heap.
+    Ready(usize),
+    /// The next segment of the cooling heap.
+    Cooling(usize),
+    /// The shard holds as many resources as a slot number can tell apart.
+    Exhausted,
+}
+
+impl<R: Resource> Shard<R> {
+    /// An empty shard.
+    pub fn new(index: u32, ties: Ties) -> Self {
+        Shard {
+            face: Face::new(),
+            lock: SpinLock::new(Inner {
+                ready: Queue::new(),
+                cooling: MinMaxHeap::new(),
+                slots: Slots::new(),
+                cooled: 0,
+                ticket: 0,
+                ties,
+                staged: None,
+            }),
+            index,
+        }
+    }
+
+    /// The published words.
+    #[inline]
+    pub fn face(&self) -> &Face<R> {
+        &self.face
+    }
+
+    /// Where the best node is published.
+    #[inline]
+    pub fn best(&self) -> &AtomicPtr<Node<R>> {
+        self.face.best()
+    }
+
+    /// Takes the lock, waiting for it.
+    #[inline]
+    pub fn lock(&self) -> Locked<'_, R> {
+        Locked::new(self, self.lock.lock())
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Locked<'_, R>> {
+        self.lock.try_lock().map(|inner| Locked::new(self, inner))
+    }
+
+    /// Takes the lock with room for one more node, made outside the lock.
+    ///
+    /// `None` if the shard cannot hold another one.
+    pub fn lock_with_slot(&self) -> Option<Locked<'_, R>> {
+        self.lock_with(|locked| locked.shortage_for_slot())
+    }
+
+    /// Takes the lock with room for one more node to cool, made outside the lock.
+    pub fn lock_with_cooling(&self) -> Locked<'_, R> {
+        self.lock_with(|locked| locked.shortage_for_cooling())
+            .expect("no more nodes cool than there are slots")
+    }
+
+    /// Makes room for `nodes` nodes.
+    pub fn reserve(&self, nodes: usize) {
+        drop(self.lock_with(|locked| locked.shortage_for(nodes)));
+    }
+
+    fn lock_with(&self, shortage: impl Fn(&Locked<'_, R>) -> Option<Shortage>) -> Option<Locked<'_, R>> {
+        let mut locked = self.lock();
+        // Ends: each turn adds a segment, or finds that somebody else has.
+        while let Some(short) = shortage(&locked) {
+            drop(locked);
+            // Allocation and its first writes happen here, with the lock free.
+            let room = match short {
+                Shortage::Slots(len) => Room::Slots(SlotSegment::new(len)),
+                Shortage::Ready(len) => Room::Ready(Segment::new(len)),
+                Shortage::Cooling(len) => Room::Cooling(Segment::new(len)),
+                Shortage::Exhausted => return None,
+            };
+            locked = self.lock();
+            let surplus = locked.add_room(room);
+            if surplus.is_some() {
+                drop(locked);
+                drop(surplus);
+                locked = self.lock();
+            }
+        }
+        Some(locked)
+    }
+
+    /// Every node that has a slot, for the owner of the whole scheduler.
+    pub fn drain_nodes(&mut self) -> Vec<NonNull<Node<R>>> {
+        self.lock.lock().slots.nodes().collect()
+    }
+}
+
+/// Room to be linked in under the lock.
+enum Room<R: Resource> {
+    Slots(SlotSegment<R>),
+    Ready(Segment),
+    Cooling(Segment),
+}

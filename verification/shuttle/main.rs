@@ -1,0 +1,9 @@
+//! Random schedules of more threads and longer programs than loom can take, sequentially consistent.
+//!
+//! ```sh
+//! SHUTTLE_SILENCE_WARNINGS=1 RUSTFLAGS="--cfg shuttle" cargo nextest run --test shuttle --features internals
+//! ```
+#![cfg(shuttle)]
+#![allow(unsafe_code, missing_docs)]
+
+mod lookup;
