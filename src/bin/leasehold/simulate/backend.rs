@@ -166,6 +166,14 @@ mod tests {
     }
 
     #[test]
+    fn luck_is_the_same_on_every_machine() {
+        let mut backend = backend("failure_rate = 0.25");
+        let mixed = (0..1_000)
+            .fold(0, |sum: u64, number| SplitMix64::mix(sum ^ backend.ask(0, &request(number), 0, 1).held()));
+        assert_eq!(mixed, 13_917_883_021_878_213_344);
+    }
+
+    #[test]
     fn limits_refuse_and_say_when() {
         let mut backend = backend("requests_per_minute = 2\ntokens_per_minute = 1000");
         assert!(matches!(backend.ask(0, &request(0), 0, 1), Answer::Served { .. }));

@@ -6,12 +6,13 @@ use std::{
 };
 
 use leasehold::{
-    Capacity, Clock, Priority, Resource,
+    Capacity, Clock, Priority, Resource, Scheduler,
     baseline::{MutexScheduler, RoundRobinScheduler},
 };
 use proptest::prelude::*;
 
 use super::*;
+use crate::choice::Choice;
 
 /// As plain as a scheduler can be; with bad manners it breaks a rule, to see that this is noticed.
 struct Plain {
@@ -341,5 +342,18 @@ proptest! {
             naive.insert_batch(fleet.servers()).unwrap();
             drive(&naive, &clock, &fleet, rules, &arrivals)
         }, false);
+        for strategy in ["sticky", "sticky:1:3", "best-of:2", "round-robin", "weighted", "adaptive", "strict"] {
+            let strategy: Choice = strategy.parse().unwrap();
+            for shards in [1, 2, 8] {
+                all(&|| {
+                    let clock = Arc::new(ManualClock::new());
+                    let chosen = strategy.strategy(shards).unwrap();
+                    let builder = Scheduler::builder().shards(shards as usize).strategy(chosen);
+                    let scheduler = builder.clock(clock.clone()).seed(seed).build().unwrap();
+                    scheduler.insert_batch(fleet.servers()).unwrap();
+                    drive(&scheduler, &clock, &fleet, rules, &arrivals)
+                }, shards == 1 || strategy == Choice::Strict);
+            }
+        }
     }
 }

@@ -79,6 +79,15 @@ mod tests {
     }
 
     #[test]
+    fn is_the_same_on_every_machine() {
+        let mixed = rows(1).iter().fold(0, |sum: u64, row| {
+            let tokens = u64::from(row.context_tokens) << 32 | u64::from(row.generated_tokens);
+            SplitMix64::mix(sum ^ row.at as u64 ^ tokens)
+        });
+        assert_eq!(mixed, 9_693_256_469_725_298_824);
+    }
+
+    #[test]
     fn looks_like_a_chat_service() {
         let rows = rows(1);
         assert_eq!(rows.len(), 20_000);
