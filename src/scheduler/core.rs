@@ -347,6 +347,7 @@ impl<R: Resource> Core<R> {
     }
 
     /// Panics unless the whole structure is consistent. Nothing else may be going on.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
     pub fn check_invariants(&self) -> crate::shard::Tally {
         let mut sum = crate::shard::Tally::default();
         for shard in &self.shards {
