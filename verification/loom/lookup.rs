@@ -365,6 +365,22 @@ fn remove_reinsert_insert() {
     });
 }
 
+/// One thread moves everything and makes the next table the root; a reader comes to the items through the new root only.
+#[test]
+fn get_through_a_new_root() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        (1..4).for_each(|key| assert!(fixture.insert(2 * key, spread)));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(7, spread));
+            fixture.map.finish_resize(&fixture.map.pin());
+        });
+        assert!(fixture.get(4, spread), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, spread, &[2, 4, 6, 7], 4);
+    });
+}
+
 /// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
 /// whose late steps must do no harm.
 ///
