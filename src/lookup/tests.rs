@@ -1,6 +1,8 @@
 //! Sequential semantics against an oracle, and stress with real threads. Schedules and orderings are the models' job
 //! (`verification/`).
 
+#![allow(clippy::disallowed_methods)]
+
 use std::{collections::HashMap, hash::BuildHasher, ptr::NonNull};
 
 use proptest::prelude::*;
