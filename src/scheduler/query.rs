@@ -96,8 +96,9 @@ impl<R: Resource> Core<R> {
     /// A peek at one shard, at another one that shows something if that one does not.
     #[inline]
     fn look<'g>(&self, first: usize, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
-        let shard = self.shards.get(first)?;
-        self.shown(shard, guard).or_else(|| self.look_elsewhere(guard))
+        // A custom strategy may have answered anything; a peek has no error to say so with.
+        let shard = self.shards.get(first);
+        shard.and_then(|shard| self.shown(shard, guard)).or_else(|| self.look_elsewhere(guard))
     }
 
     #[cold]
@@ -167,7 +168,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Some(Peek::new(value, guard))
     }
 
-    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards).
+    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards). Warms up what
+    /// is due, as [`acquire`](Scheduler::acquire) does.
     pub fn peek_worst(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
         let guard = core.pin();
