@@ -257,11 +257,18 @@ impl<R: Resource> Core<R> {
     ) {
         // A resource that is ranked by its load is read once more after the unlock, when others may already have removed
         // it. Pinned before the lock is taken, because pinning may run other garbage's `Drop`.
-        let guard = (!exclusive).then(|| self.pin());
+        let mut guard = (!exclusive).then(|| self.pin());
         // SAFETY: rule 5 of `node`: the unit of capacity that is given back below has kept it until here.
         let node = unsafe { node.as_ref() };
         let shard = self.home(node);
-        let mut locked = if deadline.is_some() { shard.lock_with_cooling() } else { shard.lock() };
+        let lock = || if deadline.is_some() { shard.lock_with_cooling() } else { shard.lock() };
+        let mut locked = lock();
+        while guard.is_none() && locked.details(node).limit != 1 {
+            // An update has given an exclusive resource a larger capacity while it was lent.
+            drop(locked);
+            guard = Some(self.pin());
+            locked = lock();
+        }
         let (garbage, moved) = locked.give_back(node, value, deadline, outcome);
         drop(locked);
         if deadline.is_some() || moved.to.is_held(node::Hold::Cooling) {

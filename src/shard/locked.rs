@@ -204,8 +204,9 @@ impl<'s, R: Resource> Locked<'s, R> {
         self.write();
         let owned = self.owned(node, |owned| *owned);
         let moved = node.state.lend(owned.limit).map_err(|Refused(state)| state)?;
-        if !moved.to.is_full() && self.inner.ties == Ties::LeastRecent {
-            // It stays in the heap, but as the one used last among its equals.
+        if !moved.to.is_full() {
+            // It stays in the heap, but as the one used last among its equals. With `MostRecent` that is the first place,
+            // which it has already unless it was lent by its key or to a filter.
             self.requeue(owned.slot, node.rank(), true);
         }
         self.follow(node, moved, owned.limit, owned);
@@ -254,9 +255,9 @@ impl<'s, R: Resource> Locked<'s, R> {
             });
         }
         if let Some(deadline) = deadline
-            && moved.to.is_held(Hold::Cooling)
+            && !moved.to.is_removed()
+            && self.note_cooling(node, moved, deadline)
         {
-            self.note_cooling(node, moved, deadline);
             self.face().tally(Count::Cooled);
         }
         let owned = self.owned(node, |owned| *owned);
