@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use leasehold::{
     Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard, ShardView,
-    SplitMix64, Strategy, Ties, Timestamp,
+    SplitMix64, Strategy, Ties,
 };
 
 type Plain = Entry<u32, u64, &'static str>;
