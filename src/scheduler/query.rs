@@ -172,7 +172,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Some(Peek::new(value, guard))
     }
 
-    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards).
+    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards). Warms up what
+    /// is due, as [`acquire`](Scheduler::acquire) does.
     pub fn peek_worst(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
         let guard = core.pin();
