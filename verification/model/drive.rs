@@ -129,12 +129,7 @@ pub struct Driver<'s> {
 const PEEKS: usize = 4;
 
 impl<'s> Driver<'s> {
-    pub fn new(
-        config: Config,
-        real: &'s Scheduler,
-        clock: &'s ManualClock,
-        ledger: &'s Arc<Ledger>,
-    ) -> Self {
+    pub fn new(config: Config, real: &'s Scheduler, clock: &'s ManualClock, ledger: &'s Arc<Ledger>) -> Self {
         let mut driver = Driver {
             real,
             clock,
@@ -402,9 +397,7 @@ impl<'s> Driver<'s> {
         match call(self.real, &Key(key)) {
             Err(KeyError::Closed) if self.oracle.closed => "closed",
             _ if self.oracle.closed => panic!("a closed scheduler changes"),
-            Err(KeyError::NotFound { key: named })
-                if named.0 == key && self.oracle.member(key).is_none() =>
-            {
+            Err(KeyError::NotFound { key: named }) if named.0 == key && self.oracle.member(key).is_none() => {
                 "not found"
             }
             Ok(changed) => {

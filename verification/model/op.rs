@@ -179,9 +179,7 @@ impl Op {
             },
             67..=68 => Op::Token { lease: a },
             69..=70 => Op::IntoToken { lease: a },
-            71..=74 => {
-                Op::Redeem { token: a, outcome: if b % 2 == 0 { None } else { Some(outcome(c, d)) } }
-            }
+            71..=74 => Op::Redeem { token: a, outcome: if b % 2 == 0 { None } else { Some(outcome(c, d)) } },
             75 => Op::RedeemForeign { bits: a },
             76..=77 => Op::Exclude(key),
             78..=79 => Op::Include(key),
