@@ -242,13 +242,12 @@ impl<R: Resource> Core<R> {
                 Ok(_) => return Ok(()),
                 Err(Occupied { existing, .. }) => existing,
             };
-            let state = existing.state.load();
-            if state.is_removed() {
-                // On its way out; help the lookup to forget it.
-                let _ = self.map.remove_item(existing, &guard);
-                continue;
-            }
-            if state.is_staged() && !self.roster.is_committed(existing.batch()) {
+            if self.visible(existing).is_none() {
+                if existing.state.load().is_removed() {
+                    // On its way out; help the lookup to forget it.
+                    let _ = self.map.remove_item(existing, &guard);
+                    continue;
+                }
                 // SAFETY: owned by the caller.
                 let ours = unsafe { node.as_ref() }.batch();
                 if existing.batch() == 0 {
