@@ -217,11 +217,19 @@ impl<R: Resource> Core<R> {
     /// A guard whose token was given out: somebody may have returned the unit already; the pin ends in any case.
     #[cold]
     fn end_pinned(&self, held: &Held<R>, token: (u32, u32), deadline: Option<u64>, outcome: Option<Count>) {
+        /// Ends the pin however the rest ends: the user's `priority` may panic after the return.
+        struct EndOfPin<'a, R: Resource>(&'a Core<R>, &'a Held<R>);
+        impl<R: Resource> Drop for EndOfPin<'_, R> {
+            fn drop(&mut self) {
+                let EndOfPin(core, held) = self;
+                let garbage = core.home(held.node()).lock().unpin(held.node(), held.value);
+                core.retire(garbage);
+            }
+        }
+        let _pin = EndOfPin(self, held);
         if self.tokens.redeem(self.tokens.token(token.0, token.1)).is_ok() {
             self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
         }
-        let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
-        self.retire(garbage);
     }
 
     /// Ends a lease: by its token.

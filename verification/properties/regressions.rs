@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold::{
-    Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard, ShardView,
-    SplitMix64, Strategy, Ties,
+    Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard,
+    ShardView, SplitMix64, Strategy, Ties,
 };
 
 type Plain = Entry<u32, u64, &'static str>;
