@@ -24,6 +24,7 @@
 //! | transition | from | to | who |
 //! |---|---|---|---|
 //! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter, or anyone who helps |
+//! | [`abandon`](NodeState::abandon) | `STAGED` | `REMOVED`, not `STAGED`, generation + 1 | inserter whose resource does not get in |
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
 //! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
 //! | [`hold`](NodeState::hold) | not `STAGED`, not `REMOVED` | that hold set | anyone |
@@ -265,6 +266,13 @@ impl NodeState {
     /// `STAGED` -> visible. Refused if somebody helped before.
     pub fn admit(&self) -> Result<Moved, Refused> {
         self.transition(|state| state.is_staged().then(|| state.without(flag::STAGED)))
+    }
+
+    /// `STAGED` -> `REMOVED`, without ever having been visible: its insertion is undone.
+    pub fn abandon(&self) -> Result<Moved, Refused> {
+        self.transition(|state| {
+            state.is_staged().then(|| state.without(flag::STAGED).with(flag::REMOVED).next_generation())
+        })
     }
 
     /// Takes one unit of capacity of a resource that nothing stands in the way of.

@@ -313,12 +313,16 @@ impl<R: Resource> Core<R> {
     /// The word of a node that a lookup found, if it is visible: not removed, and not part of a batch to come.
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
-        let state = node.state.load();
-        if state.is_removed() || (state.is_staged() && !self.roster.is_committed(node.batch())) {
-            None
-        } else {
-            Some(state)
+        let mut state = node.state.load();
+        if state.is_staged() {
+            if !self.roster.is_committed(node.batch()) {
+                return None;
+            }
+            // A batch that was undone leaves its number to the next one. The number became visible after the word said so:
+            // a node of the undone batch is known by its word, read again.
+            state = node.state.load();
         }
+        (!state.is_removed()).then_some(state)
     }
 
     /// The visible node with this key.

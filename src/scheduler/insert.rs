@@ -197,6 +197,8 @@ impl<R: Resource> Core<R> {
                 return Err(Rejected { returned: draft.resource, error });
             }
         };
+        // Once it is linked, others may finish I5, remove the resource and retire the node, all before we come to I5.
+        let _guard = self.pin();
         match self.link(seated.node()) {
             Ok(()) => {
                 // From here on nothing can fail or panic.
@@ -223,13 +225,12 @@ impl<R: Resource> Core<R> {
             };
             // SAFETY: owned by the caller.
             let newcomer = unsafe { node.as_ref() };
-            let state = existing.state.load();
-            if state.is_removed() {
-                // On its way out; help the lookup to forget it.
-                let _ = self.map.remove_item(existing, &guard);
-                continue;
-            }
-            if state.is_staged() && !self.roster.is_committed(existing.batch()) {
+            if self.visible(existing).is_none() {
+                if existing.state.load().is_removed() {
+                    // On its way out; help the lookup to forget it.
+                    let _ = self.map.remove_item(existing, &guard);
+                    continue;
+                }
                 if existing.batch() == 0 {
                     // An insertion between I4 and I5: finish it, then it is a true duplicate.
                     self.admit(NonNull::from(existing));
@@ -247,8 +248,7 @@ impl<R: Resource> Core<R> {
     /// I5. May be done by several; one does it.
     #[allow(unsafe_code)]
     pub(super) fn admit(&self, node: NonNull<Node<R>>) {
-        // SAFETY: linked by us, or found under a guard; a node that is staged or was just admitted is not freed while
-        // the inserter has not returned, and a helper holds a guard.
+        // SAFETY: linked or found by the caller under a guard that still lives.
         let node = unsafe { node.as_ref() };
         let _ = self.home(node).lock().admit(node);
     }
@@ -322,7 +322,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Callbacks
     /// The resource's methods, `Hash` and `Eq` of the key. If one panics, the fleet is as before and the resource is
-    /// dropped.
+    /// dropped; except that in a full fleet that evicts, an `Eq` that panics may do so after the eviction.
     ///
     /// # Errors
     /// The resource comes back with an [`InsertError`].

@@ -413,8 +413,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         slot
     }
 
-    /// Takes the slot of a staged node back.
+    /// Takes the slot of a staged node back: it will never be a member.
     pub fn unseat(&mut self, node: &Node<R>) {
+        let abandoned = node.state.abandon();
+        debug_assert!(abandoned.is_ok(), "only a staged node is taken back");
         let slot = self.owned(node, |owned| std::mem::replace(&mut owned.slot, Owned::NO_SLOT));
         if slot != Owned::NO_SLOT {
             self.inner.slots.release(slot);
