@@ -254,9 +254,17 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
                 fired = true;
                 let nothing = Seen { keys: Vec::new(), in_flight: 0 };
                 let before = if i == 0 { &nothing } else { &dry[i - 1] };
+                // A newcomer's `Eq` may fail after somebody was evicted for it.
+                let evicted = |keys: &[u8]| {
+                    let evicts = config.max.is_some_and(|(_, overflow)| overflow == Overflow::EvictWorst);
+                    evicts
+                        && matches!(op, Op::Insert(_))
+                        && before.keys.iter().filter(|key| keys.contains(key)).count() == before.keys.len() - 1
+                        && keys.len() == before.keys.len() - 1
+                };
                 let legal = [&before.keys, &dry[i].keys];
                 assert!(
-                    legal.contains(&&seen.keys),
+                    legal.contains(&&seen.keys) || evicted(&seen.keys),
                     "{op:?}: the fleet is {seen:?}, not {before:?} or {:?}",
                     dry[i]
                 );
@@ -275,7 +283,12 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
         scheduler.check_invariants();
     }
     drop(scheduler);
-    settle(&ledger, 0);
+    // If a key's `Drop` panics while a function returns, the language itself drops what is being returned not at all
+    // (rust-lang/rust#47949): one resource that was on its way back to the caller may leak.
+    let leaked = i64::from(fail_at != 0 && matches!(site, Site::DropKey | Site::DropItem));
+    if leaked == 0 || ledger.alive() > leaked {
+        settle(&ledger, 0..=leaked);
+    }
     Outcomes { calls, fired, trace }
 }
 
