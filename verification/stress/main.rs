@@ -30,7 +30,7 @@ struct Size {
 const SIZE: Size = if cfg!(miri) {
     Size { threads: 3, operations: 60, keys: 5 }
 } else {
-    Size { threads: 8, operations: 40_000, keys: 24 }
+    Size { threads: 8, operations: 400_000, keys: 24 }
 };
 
 /// What outlives every version of a resource with one key *and one incarnation*: who holds it now.
