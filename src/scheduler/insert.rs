@@ -311,7 +311,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Callbacks
     /// The resource's methods, `Hash` and `Eq` of the key. If one panics, the fleet is as before and the resource is
-    /// dropped; except that in a full fleet that evicts, an `Eq` that panics may do so after the eviction.
+    /// dropped.
     ///
     /// # Errors
     /// The resource comes back with an [`InsertError`].
