@@ -60,8 +60,10 @@ fn fleet(shards: usize, strategy: Strategy, capacity: Capacity) -> Fleet {
     fleet
 }
 
+type Path<'a> = Box<dyn FnMut(u64) + 'a>;
+
 fn none_on_hot_paths(fleet: &Fleet, what: &str) {
-    let mut paths: Vec<(&str, Box<dyn FnMut(u64) + '_>)> = vec![
+    let mut paths: Vec<(&str, Path<'_>)> = vec![
         ("acquire and drop", Box::new(|_| drop(black_box(fleet.acquire().expect("free"))))),
         ("acquire and finish", {
             let outcome = leasehold::Outcome::Failed;

@@ -230,7 +230,7 @@ fn c05_a_panic_leaves_no_lock_and_no_wrong_count() {
     // The thorough version is `verification/faults`.
     let moody = Arc::new(AtomicBool::new(false));
     let fleet = Scheduler::<Moody>::builder().shards(1).build().expect("in range");
-    fleet.insert(Moody(0, Arc::clone(&moody))).ok().expect("new");
+    fleet.insert(Moody(0, Arc::clone(&moody))).expect("new");
     let lease = fleet.acquire().expect("free");
     moody.store(true, SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| fleet.acquire().map(drop))).is_err());
@@ -333,7 +333,7 @@ fn c08_adaptive_prefers_what_is_available() {
     let fleet =
         Scheduler::<Settled>::builder().shards(2).strategy(Strategy::Adaptive).build().expect("in range");
     for key in 0..100 {
-        fleet.insert(Settled { key, home: usize::from(key >= 10) }).ok().expect("new");
+        fleet.insert(Settled { key, home: usize::from(key >= 10) }).expect("new");
     }
     // 10 against 90: as long as shard 1 has more to give, it gives.
     let leases: Vec<_> = (0..80).map(|_| fleet.acquire().expect("free")).collect();
@@ -345,7 +345,7 @@ fn c09_the_callers_of_an_empty_shard_spread() {
     let fleet =
         Scheduler::<Settled>::builder().shards(8).strategy(Strategy::RoundRobin).build().expect("in range");
     for key in 0..700 {
-        fleet.insert(Settled { key, home: 1 + key as usize % 7 }).ok().expect("new");
+        fleet.insert(Settled { key, home: 1 + key as usize % 7 }).expect("new");
     }
     // Shard 0 has nothing. Ids that belong to it go on to different shards.
     let mut by_shard = [0u32; 8];
@@ -399,7 +399,7 @@ impl Resource for Replica {
 fn c11_shared_use_is_counted_and_reorders() {
     let fleet = Scheduler::<Replica>::builder().shards(1).build().expect("in range");
     for key in 0..4 {
-        fleet.insert(Replica(key)).ok().expect("new");
+        fleet.insert(Replica(key)).expect("new");
     }
     let leases: Vec<_> = (0..8).map(|_| fleet.acquire().expect("free")).collect();
     assert!(fleet.snapshot().iter().all(|state| state.in_flight == 2), "the least loaded goes first");
@@ -437,7 +437,7 @@ fn c14_weights_can_belong_to_resources_and_are_checked() {
     assert!(matches!(weighted(vec![0, 0]), Err(BuildError::Strategy(_))));
     let fleet = weighted(vec![1, 9]).expect("in range");
     for key in 0..2 {
-        fleet.insert(Settled { key, home: key as usize }).ok().expect("new");
+        fleet.insert(Settled { key, home: key as usize }).expect("new");
     }
     let heavy = (0..1_000).filter(|_| *fleet.acquire().expect("free").key() == 1).count();
     assert!((850..950).contains(&heavy), "{heavy} of 1,000 for a weight of 9 in 10");

@@ -239,7 +239,7 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
             versions: 0,
         };
         for (i, op) in script.iter().enumerate() {
-            let remaining = if fail_at > calls { fail_at - calls } else { 0 };
+            let remaining = fail_at.saturating_sub(calls);
             Probe::arm(site, remaining);
             let panicked = contain(|| run.apply(op));
             let now_fired = Probe::fired();
@@ -259,7 +259,8 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
                     let evicts = config.max.is_some_and(|(_, overflow)| overflow == Overflow::EvictWorst);
                     evicts
                         && matches!(op, Op::Insert(_))
-                        && before.keys.iter().filter(|key| keys.contains(key)).count() == before.keys.len() - 1
+                        && before.keys.iter().filter(|key| keys.contains(key)).count()
+                            == before.keys.len() - 1
                         && keys.len() == before.keys.len() - 1
                 };
                 let legal = [&before.keys, &dry[i].keys];

@@ -1,6 +1,11 @@
 //! Runs operations on the real scheduler and on the oracle, and compares everything after each.
 
-use std::{collections::BTreeMap, ops::{Deref, RangeInclusive}, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, RangeInclusive},
+    sync::Arc,
+    time::Duration,
+};
 
 use leasehold::{
     AcquireError, AcquireKeyError, Hold, InsertError, KeyError, Lease, ManualClock, NoneEligible, Outcome,
