@@ -8,7 +8,7 @@
 //!
 //! | bits | field | meaning |
 //! |---|---|---|
-//! | 63..32 | generation | grows by one with every return, update and removal, so a word never comes back within 2^32 of them |
+//! | 63..32 | generation | grows by one with every return, cleared hold, update and removal: with all that can make it eligible; so a word never comes back within 2^32 of them |
 //! | 31..8 | in-flight | leases out now |
 //! | 7 | `UNLINKED` | no longer reachable by key |
 //! | 6 | `REMOVED` | out of the fleet for good |
@@ -28,7 +28,7 @@
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
 //! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
 //! | [`hold`](NodeState::hold) | not `STAGED`, not `REMOVED` | that hold set | anyone |
-//! | [`clear`](NodeState::clear) | not `STAGED`, not `REMOVED` | that hold clear | anyone |
+//! | [`clear`](NodeState::clear) | not `STAGED`, not `REMOVED` | that hold clear, generation + 1 if it was set | anyone |
 //! | [`revalue`](NodeState::revalue) | not `STAGED`, not `REMOVED` | `FULL` as the new limit says, generation + 1 | updater |
 //! | [`remove`](NodeState::remove) | not `STAGED`, not `REMOVED` | `REMOVED`, generation + 1 | remover |
 //! | [`unlink`](NodeState::unlink) | `REMOVED` | `UNLINKED` | remover, after the lookup forgot the key |
@@ -119,6 +119,10 @@ pub enum Standing {
 impl Standing {
     /// How many there are.
     pub const COUNT: usize = 8;
+
+    /// What keeps a member of the fleet from being lent.
+    pub const OBSTACLES: [Standing; 5] =
+        [Standing::AtCapacity, Standing::Cooling, Standing::Ejected, Standing::Draining, Standing::Excluded];
 }
 
 /// A snapshot of the word.
@@ -134,7 +138,7 @@ impl State {
         State { generation: 0, bits: flag::STAGED }
     }
 
-    /// Grows with every return, update and removal.
+    /// Grows with every return, cleared hold, update and removal.
     pub const fn generation(self) -> u32 {
         self.generation
     }
@@ -309,7 +313,12 @@ impl NodeState {
 
     /// Clears a hold. The word may lack it: then `from == to`, and nothing was written.
     pub fn clear(&self, hold: Hold) -> Result<Moved, Refused> {
-        self.transition(|state| state.is_member().then(|| state.without(hold.flag())))
+        self.transition(|state| {
+            let cleared = || {
+                if state.is_held(hold) { state.without(hold.flag()).next_generation() } else { state }
+            };
+            state.is_member().then(cleared)
+        })
     }
 
     /// The value changed, and with it the limit.

@@ -25,7 +25,7 @@ use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 use super::{
     Scheduler,
     core::{ABSORB_AT_ONCE, Core, open},
-    error::{AcquireError, AcquireKeyError, NoneEligible, Reasons},
+    error::{AcquireError, AcquireKeyError, NoneEligible},
     lease::{Lease, OwnedLease},
 };
 use crate::{
@@ -122,18 +122,15 @@ impl<R: Resource> Core<R> {
                 }
             }
             // A6.
-            if let Some(none) = self.none_eligible(|_| true) {
+            if let Some(none) = self.none_eligible() {
                 return Err(AcquireError::NoneEligible(none));
             }
         }
     }
 
     /// The double look. `None` if something may be eligible, or has changed: look again.
-    ///
-    /// `among` is for a caller that has found the eligible resources of some shards unsuitable: it is asked about each
-    /// shard that shows something, and a `false` lets it pass.
-    pub(super) fn none_eligible(&self, among: impl Fn(&Shard<R>) -> bool) -> Option<NoneEligible> {
-        let mut reasons = Reasons::default();
+    pub(super) fn none_eligible(&self) -> Option<NoneEligible> {
+        let mut none = NoneEligible::default();
         let mut earliest = NEVER;
         let mut first = 0u64;
         for shard in &self.shards {
@@ -145,16 +142,13 @@ impl<R: Resource> Core<R> {
             };
             // Sequences only grow, so equal sums mean equal sequences.
             first = first.wrapping_add(sequence);
-            if self.shows_some(shard) && among(shard) {
+            if self.shows_some(shard) {
                 return None;
             }
             earliest = earliest.min(face.earliest());
-            reasons.filtered += u64::from(face.standing(Standing::Eligible));
-            reasons.at_capacity += u64::from(face.standing(Standing::AtCapacity));
-            reasons.cooling += u64::from(face.standing(Standing::Cooling));
-            reasons.ejected += u64::from(face.standing(Standing::Ejected));
-            reasons.draining += u64::from(face.standing(Standing::Draining));
-            reasons.excluded += u64::from(face.standing(Standing::Excluded));
+            for standing in Standing::OBSTACLES {
+                none.reasons.add(standing, u64::from(face.standing(standing)));
+            }
         }
         let mut second = 0u64;
         for shard in &self.shards {
@@ -169,7 +163,6 @@ impl<R: Resource> Core<R> {
         if first != second {
             return None;
         }
-        let mut retry_after = None;
         if earliest != NEVER {
             // Read last: what was not due now was not due at the instant in between.
             let now = self.now();
@@ -177,10 +170,9 @@ impl<R: Resource> Core<R> {
                 self.thaw(now, true);
                 return None;
             }
-            retry_after = Some(Timestamp::from_nanos(earliest).saturating_since(Timestamp::from_nanos(now)));
+            none.until(earliest, now);
         }
-        let earliest = (earliest != NEVER).then(|| Timestamp::from_nanos(earliest));
-        Some(NoneEligible { reasons, earliest, retry_after })
+        Some(none)
     }
 
     /// By affinity: the shard of the ring, then the others in the ring's order.
@@ -201,7 +193,7 @@ impl<R: Resource> Core<R> {
                     return Ok(lent);
                 }
             }
-            if let Some(none) = self.none_eligible(|_| true) {
+            if let Some(none) = self.none_eligible() {
                 return Err(AcquireError::NoneEligible(none));
             }
         }

@@ -311,7 +311,7 @@ impl fmt::Display for AcquireError {
 impl Error for AcquireError {}
 
 /// The state of the fleet at the instant at which no resource was eligible.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoneEligible {
     /// How many resources are kept from being lent, and by what.
@@ -321,6 +321,15 @@ pub struct NoneEligible {
     pub earliest: Option<Timestamp>,
     /// The same as a span of time from now: what an HTTP server puts into `Retry-After`.
     pub retry_after: Option<Duration>,
+}
+
+impl NoneEligible {
+    /// Somebody will be eligible at `earliest`, which is after `now`.
+    pub(super) fn until(&mut self, earliest: u64, now: u64) {
+        let (earliest, now) = (Timestamp::from_nanos(earliest), Timestamp::from_nanos(now));
+        self.earliest = Some(earliest);
+        self.retry_after = Some(earliest.saturating_since(now));
+    }
 }
 
 impl fmt::Display for NoneEligible {
@@ -359,6 +368,24 @@ pub struct Reasons {
 }
 
 impl Reasons {
+    /// One more that stands there.
+    pub(super) fn count(&mut self, standing: Standing) {
+        self.add(standing, 1);
+    }
+
+    /// So many more that stand there.
+    pub(super) fn add(&mut self, standing: Standing, number: u64) {
+        match standing {
+            Standing::AtCapacity => self.at_capacity += number,
+            Standing::Cooling => self.cooling += number,
+            Standing::Ejected => self.ejected += number,
+            Standing::Draining => self.draining += number,
+            Standing::Excluded => self.excluded += number,
+            // Nothing is in the way, or it is not in the fleet.
+            Standing::Eligible | Standing::Staged | Standing::Removed => {}
+        }
+    }
+
     /// All of them.
     pub const fn total(&self) -> u64 {
         self.at_capacity + self.cooling + self.ejected + self.draining + self.excluded + self.filtered

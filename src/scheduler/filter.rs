@@ -6,13 +6,20 @@
 //! ```text
 //! W1  per shard, in the walk's order: copy up to eight of the best under the lock; unlock; ask the filter, best first;
 //!     lend the first it accepts
-//! W2  no luck: go over the whole fleet by the lookup, collect the best-ranked accepted one, lend it; also collect the
-//!     earliest deadline of an accepted one that only cools
-//! W3  none: the double look of an acquire, around W2, with "eligible but refused" counted as filtered
+//! W2  no luck: read each shard's content number and the batch number; go over the whole fleet by the lookup and ask the
+//!     filter about everyone; lend the best-ranked accepted one that is eligible
+//! W3  none is: read the words of all accepted ones again, then the numbers again; if nothing has changed: "none"
 //! ```
 //!
-//! W3 is honest as in `acquire`: if no sequence moved between before W2 and after it, every resource that was eligible
-//! at the instant after W2 had been so before W2 with the same value, and was refused.
+//! # Why "none" is honest
+//!
+//! Take the instant between W2 and W3. Had anybody been admitted, or got another value, between the two readings of the
+//! numbers and before that instant, a number would differ: it grows before the CAS. So everyone who was a member then was
+//! asked about with the value he had then. Those refused do not matter; those accepted had the same word before and after
+//! the instant, not eligible, and a word does not come back (whatever can make it eligible moves its generation).
+//!
+//! Lending and returning of resources that the filter refuses does not disturb. Updates and insertions anywhere do: then the
+//! whole is repeated. Lock-free: somebody else has got something done each time.
 
 use std::hash::BuildHasher;
 
@@ -27,8 +34,7 @@ use crate::{
     lookup::Keyed,
     node::{Node, Standing},
     resource::Resource,
-    shard::{Lent, NEVER, Pin, Shard},
-    sync::Timestamp,
+    shard::{Lent, Pin, Shard},
 };
 
 impl<R: Resource> Core<R> {
@@ -61,22 +67,26 @@ impl<R: Resource> Core<R> {
             }
         }
         loop {
-            let before = self.sequences();
             // W2.
+            let before = self.content();
             let mut best: Option<(u64, &Node<R>)> = None;
-            let mut earliest = NEVER;
+            let mut accepted = Vec::new();
+            let mut none = NoneEligible::default();
             for node in self.map.iter(&guard) {
                 let Some(state) = self.visible(node) else { continue };
-                if state.is_staged() || state.is_eligible() {
-                    let rank = node.rank();
-                    if best.is_none_or(|(least, _)| rank < least) && accepts(node, &guard) {
-                        best = Some((rank, node));
+                let accepts = accepts(node, &guard);
+                let standing = if state.is_staged() { Standing::Eligible } else { state.standing() };
+                match standing {
+                    Standing::Eligible if accepts => {
+                        if best.is_none_or(|(least, _)| node.rank() < least) {
+                            best = Some((node.rank(), node));
+                        }
                     }
-                } else if state.standing() == Standing::Cooling
-                    && node.deadline() < earliest
-                    && accepts(node, &guard)
-                {
-                    earliest = node.deadline();
+                    Standing::Eligible => none.reasons.filtered += 1,
+                    other => none.reasons.count(other),
+                }
+                if accepts && standing != Standing::Eligible {
+                    accepted.push((node, state));
                 }
             }
             if let Some((_, node)) = best {
@@ -88,22 +98,29 @@ impl<R: Resource> Core<R> {
                 }
             }
             // W3.
-            if let Some(none) = self.none_eligible(|_| false)
-                && before.is_some()
-                && self.sequences() == before
-            {
-                // Only a resource that is acceptable is worth waiting for.
-                let earliest = (earliest != NEVER).then(|| Timestamp::from_nanos(earliest));
-                let retry_after =
-                    earliest.map(|moment| moment.saturating_since(Timestamp::from_nanos(self.now())));
-                return Err(AcquireError::NoneEligible(NoneEligible { earliest, retry_after, ..none }));
+            let unchanged = accepted.iter().all(|(node, state)| node.state.load() == *state);
+            if !unchanged || self.content() != before {
+                continue;
             }
+            // Only a resource that is acceptable is worth waiting for.
+            let cooling = accepted.iter().filter(|(_, state)| state.standing() == Standing::Cooling);
+            if let Some(earliest) = cooling.map(|(node, _)| node.deadline()).min() {
+                let now = self.now();
+                if earliest <= now {
+                    self.thaw(now, true);
+                    continue;
+                }
+                none.until(earliest, now);
+            }
+            return Err(AcquireError::NoneEligible(none));
         }
     }
 
-    /// The sum of all sequences, if no change is going on. Sequences only grow: equal sums, equal sequences.
-    fn sequences(&self) -> Option<u64> {
-        self.shards.iter().try_fold(0u64, |sum, shard| Some(sum.wrapping_add(shard.face().begin_read()?)))
+    /// What changes when somebody is admitted, gets another value, or becomes visible with a batch.
+    fn content(&self) -> (u64, u32) {
+        // Each only grows: equal sums, equal numbers.
+        let sum = self.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().content()));
+        (sum, self.roster.batch())
     }
 
     /// W1: the best accepted of the best few of each shard; nothing if a shard that was not looked through may have a
@@ -154,12 +171,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Lends the best eligible resource that `accepts` says yes to.
     ///
     /// # Progress and cost
-    /// If one of the eight best of a shard is accepted: O(log n). Otherwise the filter is asked about every eligible
-    /// resource of the fleet: O(n). Blocking on one shard's lock at a time.
+    /// If one of the eight best of a shard is accepted: O(log n), no allocation. Otherwise the filter is asked about the whole
+    /// fleet: O(n), one allocation, and again as long as others insert or update meanwhile. Blocking on one shard's lock at
+    /// a time.
     ///
     /// # Callbacks
     /// `accepts` runs outside every lock, may be asked about one resource several times, about some that are not lent in
-    /// the end, and about some that are cooling, to find the earliest one worth waiting for. If it panics, nothing has changed.
+    /// the end, and about some that are not eligible, to find the earliest one worth waiting for. If it panics, nothing has
+    /// changed.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no eligible resource was acceptable; those that

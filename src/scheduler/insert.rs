@@ -174,6 +174,11 @@ impl<R: Resource> Core<R> {
         (0..SAMPLE).map(|_| random.below(shards)).min_by_key(members).unwrap_or(0)
     }
 
+    /// The bound and the overflow rule of a fleet that has no room now.
+    fn full(&self) -> Option<(u32, Overflow)> {
+        self.max_resources.filter(|(max, _)| self.roster.members() >= *max)
+    }
+
     /// I4. The evicted node is out of the fleet, but not forgotten yet. No user code runs here.
     fn count_in<'g>(&'g self, rank: u64, guard: &'g Pin<'_>) -> Result<Option<&'g Node<R>>, usize> {
         let (max, overflow) = self.max_resources.unwrap_or((u32::MAX, Overflow::Reject));
@@ -195,9 +200,23 @@ impl<R: Resource> Core<R> {
             Ok(home) => home.unwrap_or_else(|| self.balanced_home(draft.hash)),
             Err(error) => return Err(Rejected { returned: draft.resource, error }),
         };
+        if let Some(max) = self.full() {
+            // Most refusals are found here, before anything is made. I3 and I4 decide.
+            let guard = self.pin();
+            let refused = if self.find(draft.hash, &draft.key, &guard).is_some() {
+                Some(InsertError::Duplicate { key: draft.key.clone() })
+            } else if max.1 == Overflow::Reject {
+                Some(InsertError::Full { key: draft.key.clone(), max: max.0 as usize })
+            } else {
+                // The worst may be one whose cooling is over. The clock is user code: nothing is changed yet.
+                self.thaw_due();
+                None
+            };
+            if let Some(error) = refused {
+                return Err(Rejected { returned: draft.resource, error });
+            }
+        }
         let rank = draft.rank;
-        // Evictions must not be held up by what is due; the clock is user code.
-        self.thaw_due();
         let mut seated = match Seated::new(self, draft, home, 0) {
             Ok(seated) => seated,
             Err(draft) => {

@@ -74,7 +74,7 @@ pub struct ResourceState<K> {
     pub holds: Vec<Hold>,
     /// When cooling ends, in nanoseconds on the scheduler's clock, if it cools.
     pub cooling_until: Option<u64>,
-    /// Grows with every return, update and removal.
+    /// Grows with every return, cleared hold, update and removal.
     pub generation: u32,
 }
 

@@ -110,11 +110,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             stats.events_dropped += shard.events().map_or(0, crate::events::Ring::void);
             stats.shards.push(face.standing(Standing::Eligible));
             stats.eligible += standing(Standing::Eligible);
-            stats.reasons.at_capacity += standing(Standing::AtCapacity);
-            stats.reasons.cooling += standing(Standing::Cooling);
-            stats.reasons.ejected += standing(Standing::Ejected);
-            stats.reasons.draining += standing(Standing::Draining);
-            stats.reasons.excluded += standing(Standing::Excluded);
+            for obstacle in Standing::OBSTACLES {
+                stats.reasons.add(obstacle, standing(obstacle));
+            }
             stats.leaving += standing(Standing::Removed);
             stats.available += face.available();
             for (sum, count) in [

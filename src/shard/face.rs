@@ -89,6 +89,7 @@ pub struct Face<R: Resource> {
     staged_rank: AtomicU64,
     staged_best: AtomicPtr<Node<R>>,
     first_due: AtomicPtr<Node<R>>,
+    content: AtomicU64,
     standings: [AtomicU32; Standing::COUNT],
     counts: [AtomicU64; Count::KINDS],
 }
@@ -108,6 +109,7 @@ impl<R: Resource> Face<R> {
             staged_rank: AtomicU64::new(u64::MAX),
             staged_best: AtomicPtr::new(ptr::null_mut()),
             first_due: AtomicPtr::new(ptr::null_mut()),
+            content: AtomicU64::new(0),
             standings: std::array::from_fn(|_| AtomicU32::new(0)),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -162,6 +164,13 @@ impl<R: Resource> Face<R> {
     /// The best of that part, published like `best`.
     pub fn staged_best(&self) -> &AtomicPtr<Node<R>> {
         &self.staged_best
+    }
+
+    /// Grows before a resource is admitted or its value is replaced: before the word's CAS.
+    pub fn content(&self) -> u64 {
+        // Acquire: pairs with the Release of that CAS, through whatever told us of its effect; if it reads an older number,
+        // that CAS comes later.
+        self.content.load(Ordering::Acquire)
     }
 
     /// How many resources stand there.
@@ -239,6 +248,11 @@ impl<R: Resource> Face<R> {
         // Release: as for `best` in `end_write`.
         self.staged_best.store(best, Ordering::Release);
         self.staged.store(batch, Ordering::Relaxed);
+    }
+
+    /// To be called before the CAS, whose Release orders it.
+    pub(super) fn touch_content(&self) {
+        self.content.store(self.content.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     #[inline]

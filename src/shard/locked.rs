@@ -431,6 +431,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             return Err((value, Refused(node.state.load())));
         }
         self.write();
+        self.face().touch_content();
         let moved = match node.state.revalue(limit) {
             Ok(moved) => moved,
             Err(refused) => return Err((value, refused)),
@@ -471,6 +472,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         }
         let owned = self.owned(node, |owned| *owned);
         let slot = if owned.slot == Owned::NO_SLOT { self.seat(node) } else { owned.slot };
+        self.face().touch_content();
         let moved = node.state.admit()?;
         let owned = Owned { slot, ..owned };
         // A staged node is not counted before it is visible.

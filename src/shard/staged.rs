@@ -79,6 +79,12 @@ impl Roster {
         Self::split(self.word.load(Ordering::Acquire)).1
     }
 
+    /// The number of the last batch that became visible.
+    pub fn batch(&self) -> u32 {
+        // Acquire: as in `is_committed`.
+        Self::split(self.word.load(Ordering::Acquire)).0
+    }
+
     /// The number for the next batch: never 0, which means "no batch". The caller holds the batch mutex.
     pub fn next_batch(&self) -> u32 {
         // Relaxed: changes only under the batch mutex.

@@ -10,8 +10,6 @@ use leasehold::{Hold, Outcome, Overflow, Standing, Ties};
 use super::{config::Config, resource::Spec};
 
 /// "No deadline".
-pub const NEVER: u64 = u64::MAX;
-
 /// One resource, from its insertion to its last lease.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -126,7 +124,7 @@ pub enum Refusal {
     Full(u8),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     pub config: Config,
     pub nodes: BTreeMap<u64, Node>,
@@ -194,7 +192,8 @@ impl Oracle {
         self.eligible().map(|node| u64::from(node.limit - node.in_flight)).sum()
     }
 
-    pub fn none(&self) -> NoneFacts {
+    /// What an acquisition must answer that lends nothing: among those that `accepts` says yes to.
+    pub fn none(&self, accepts: impl Fn(u8) -> bool) -> NoneFacts {
         let count = |standing| self.members().filter(|node| node.standing() == standing).count() as u64;
         NoneFacts {
             at_capacity: count(Standing::AtCapacity),
@@ -205,7 +204,7 @@ impl Oracle {
             filtered: count(Standing::Eligible),
             earliest: self
                 .members()
-                .filter(|node| node.standing() == Standing::Cooling && node.deadline != NEVER)
+                .filter(|node| node.standing() == Standing::Cooling && accepts(node.spec.key))
                 .map(|node| node.deadline)
                 .min(),
         }
@@ -218,6 +217,27 @@ impl Oracle {
         assert_eq!(Some(key), self.best_of(node.shard), "{key} is not the best of shard {}", node.shard);
         if self.config.is_exact() {
             assert_eq!(Some(node.rank), self.best_rank(), "{key} is not the best of the fleet");
+        }
+    }
+
+    /// Whether a peek, which warms nothing up, may show `key`: one that will be eligible once what is due is warm, and no
+    /// worse than what is eligible already.
+    pub fn check_peek(&self, key: Option<u8>, exact: bool) {
+        let mut after = self.clone();
+        after.thaw();
+        let Some(key) = key else {
+            assert_eq!(after.eligible().count(), 0, "nothing was shown");
+            return;
+        };
+        let node = after.member(key).unwrap_or_else(|| panic!("{key} is not in the fleet"));
+        assert_eq!(node.standing(), Standing::Eligible, "{key} is not eligible");
+        let better = self.in_shard(node.shard).find(|other| other.rank < node.rank);
+        assert!(better.is_none(), "{better:?} of the same shard is better than {key}");
+        if exact {
+            assert!(
+                self.best_rank().is_none_or(|best| node.rank <= best),
+                "{key} is not the best of the fleet"
+            );
         }
     }
 
@@ -302,7 +322,10 @@ impl Oracle {
             .collect();
         due.sort_unstable();
         for (_, _, id) in due {
-            self.change(id, |node| node.cooling = false);
+            self.change(id, |node| {
+                node.cooling = false;
+                node.generation = node.generation.wrapping_add(1);
+            });
             self.counts.warmed += 1;
         }
     }
@@ -488,11 +511,16 @@ impl Oracle {
         if held == on {
             return false;
         }
-        self.change(id, |node| match hold {
-            Hold::Excluded => node.excluded = on,
-            Hold::Ejected => node.ejected = on,
-            Hold::Draining => node.draining = on,
-            Hold::Cooling => node.cooling = on,
+        self.change(id, |node| {
+            if !on {
+                node.generation = node.generation.wrapping_add(1);
+            }
+            match hold {
+                Hold::Excluded => node.excluded = on,
+                Hold::Ejected => node.ejected = on,
+                Hold::Draining => node.draining = on,
+                Hold::Cooling => node.cooling = on,
+            }
         });
         let counts = &mut self.counts;
         *match (hold, on) {
