@@ -1,8 +1,11 @@
 //! Hands out *leases* on the best available *resource* of a fleet, at once, to very many callers.
 
-// Clippy sees through the facade's re-exports. The loom build, where they are loom's types, is where the ban on std's
-// holds.
-#![cfg_attr(not(loom), allow(clippy::disallowed_types))]
+// Every primitive comes from `crate::sync`. Clippy sees through the facade's re-exports, so the ban on std's types holds in
+// the loom build, where the facade's are loom's.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![cfg_attr(loom, warn(clippy::disallowed_types))]
+// Structure checks and measurements that only `internals` and the models reach; with either of them, dead code is told.
+#![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code))]
 
 mod heap;
 mod lookup;

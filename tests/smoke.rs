@@ -1,5 +1,5 @@
 //! The main promises, one after another, on one thread.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+#![cfg(all(feature = "internals", not(any(loom, shuttle))))]
 
 use leasehold::*;
 use std::sync::Arc;
