@@ -7,6 +7,7 @@
 // Structure checks and measurements that only `internals` and the models reach; with either of them, dead code is told.
 #![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code))]
 
+pub mod baseline;
 mod heap;
 mod lookup;
 mod node;
@@ -19,9 +20,6 @@ mod shard;
 mod shard_set;
 mod strategy;
 mod sync;
-
-/// The hasher of keys unless another is given: `foldhash`, seeded at random.
-pub type DefaultHashBuilder = foldhash::quality::RandomState;
 
 pub use node::{Hold, Standing};
 pub use outcome::Outcome;
@@ -36,6 +34,10 @@ pub use scheduler::{
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
+
+/// Hashes keys, unless another hasher is given: fast, seeded at random, and resistant to collisions made from outside
+/// as far as `foldhash` is.
+pub type DefaultHashBuilder = foldhash::quality::RandomState;
 
 /// The inner modules, for benchmarks, fuzz targets and model checkers. Exempt from semantic versioning.
 #[cfg(any(loom, shuttle, feature = "internals"))]

@@ -25,6 +25,16 @@ pub struct Best {
 impl Best {
     /// How many there are at most.
     pub const MAX: usize = 8;
+
+    /// The first few of entries that come in order.
+    pub(super) fn collect(entries: impl Iterator<Item = Entry>) -> Self {
+        let mut best = Best { entries: [Entry::default(); Best::MAX], len: 0 };
+        for (place, entry) in best.entries.iter_mut().zip(entries) {
+            *place = entry;
+            best.len += 1;
+        }
+        best
+    }
 }
 
 impl Deref for Best {

@@ -27,6 +27,7 @@
 //! | `sift` | how an entry finds its place |
 //! | `best` | the first eight in order, without removing them |
 //! | `min_max` | the operations |
+//! | `queue` | the heap behind a short sorted front, as a shard uses it |
 //!
 //! # Removal from the middle
 //!
@@ -37,6 +38,7 @@
 mod best;
 mod entry;
 mod min_max;
+mod queue;
 mod side;
 mod sift;
 mod storage;
@@ -46,6 +48,7 @@ mod tests;
 pub use best::Best;
 pub use entry::Entry;
 pub use min_max::MinMaxHeap;
+pub use queue::Queue;
 pub use storage::Segment;
 
 /// The owner's record of where each entry is.

@@ -215,8 +215,8 @@ fn the_largest_ring_is_complete_and_its_lookup_short() {
 }
 
 #[test]
-fn intervals_lost_to_rounding_lose_no_successor() {
-    // Next to a weight four thousand million times as large, an interval is narrower than a position.
+fn the_lightest_shard_keeps_its_place_among_the_heaviest() {
+    // Next to weights four thousand million times as large its intervals are a few positions wide.
     let ring = Ring::new(&[u32::MAX, 0, 1, u32::MAX], 1 << 18).expect("valid");
     for hash in hashes(20) {
         let order: Vec<usize> = ring.successors(hash).collect();
@@ -250,7 +250,9 @@ proptest! {
         let point = points(&weights, nodes)[0];
         // The corners: both ends of the ring, and both sides of a point.
         let corners = [0, u64::MAX, point, point.wrapping_sub(1), point | SHARD_MASK];
-        for hash in hashes.into_iter().chain(corners) {
+        // Both sides of the ends of intervals, to the position.
+        let ends = ring.ends.iter().take(20).flat_map(|&end| [end | SHARD_MASK, (end | SHARD_MASK).wrapping_add(1)]);
+        for hash in hashes.into_iter().chain(corners).chain(ends) {
             prop_assert_eq!(ring.shard_of(hash), oracle(&weights, nodes, hash), "at {}", hash);
         }
     }

@@ -20,6 +20,7 @@ mod filter;
 mod holds;
 mod insert;
 mod lease;
+mod lend;
 mod query;
 mod stats;
 mod token;

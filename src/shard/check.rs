@@ -51,15 +51,15 @@ impl<R: Resource> Shard<R> {
                 assert_eq!(state.is_full(), state.in_flight() >= owned.limit, "full means at the limit");
             }
             assert!(owned.superseded <= state.in_flight(), "claims on old values are leases");
-            let heap = match standing {
+            let position = locked.inner.slots.position(owned.slot);
+            let entry = match standing {
                 Standing::Eligible => {
                     available += u64::from(owned.limit - state.in_flight());
-                    &locked.inner.ready
+                    locked.inner.ready.get(owned.slot, position)
                 }
-                Standing::Cooling => &locked.inner.cooling,
+                Standing::Cooling => locked.inner.cooling.get(position),
                 _ => continue,
             };
-            let entry = heap.get(locked.inner.slots.position(owned.slot));
             assert_eq!(entry.slot(), owned.slot, "the slot table points at the node's own entry");
             let rank = if standing == Standing::Eligible { node.rank() } else { owned.deadline };
             assert_eq!(entry.rank(), rank, "the entry carries the node's rank");

@@ -150,17 +150,22 @@ impl<'s, R: Resource> Locked<'s, R> {
     fn queue(&mut self, standing: Standing, rank: u64, slot: u32) {
         let tie = self.tie();
         let inner = &mut *self.inner;
-        let heap = if standing == Standing::Eligible { &mut inner.ready } else { &mut inner.cooling };
-        let pushed = heap.push(Entry::new(rank, tie, slot), &mut inner.slots);
+        let entry = Entry::new(rank, tie, slot);
+        let pushed = match standing {
+            Standing::Eligible => inner.ready.push(entry, &mut inner.slots),
+            _ => inner.cooling.push(entry, &mut inner.slots),
+        };
         debug_assert!(pushed.is_ok(), "room was made before the lock was taken");
     }
 
     #[inline]
     fn unqueue(&mut self, standing: Standing, slot: u32) {
         let inner = &mut *self.inner;
-        let heap = if standing == Standing::Eligible { &mut inner.ready } else { &mut inner.cooling };
         let position = inner.slots.position(slot);
-        let entry = heap.remove(position, &mut inner.slots);
+        let entry = match standing {
+            Standing::Eligible => inner.ready.remove(slot, position, &mut inner.slots),
+            _ => inner.cooling.remove(position, &mut inner.slots),
+        };
         debug_assert_eq!(entry.slot(), slot);
     }
 
@@ -191,31 +196,50 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     // Lending and returning.
 
-    /// Lends the best eligible resource. O(log n).
+    /// Lends the best eligible resource. O(log n), O(1) if it was in use lately.
     #[inline]
     pub fn lend_best(&mut self) -> Option<Lent<R>> {
         let entry = self.inner.ready.peek_min()?;
-        self.lend(self.node_in(entry.slot())).ok()
+        self.take(self.node_in(entry.slot()), true).ok()
     }
 
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
-    #[inline]
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
+        self.take(node, false)
+    }
+
+    #[inline]
+    fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         self.write();
-        let owned = self.owned(node, |owned| *owned);
-        let moved = node.state.lend(owned.limit).map_err(|Refused(state)| state)?;
-        if !moved.to.is_full() && self.inner.ties == Ties::LeastRecent {
-            // It stays in the heap, but as the one used last among its equals.
-            self.requeue(owned.slot, node.rank(), true);
+        let Owned { slot, limit, .. } = self.owned(node, |owned| *owned);
+        // Whatever came out of the heap is validated by the word.
+        let moved = node.state.lend(limit).map_err(|Refused(state)| state)?;
+        let face = self.face();
+        let rank = node.rank();
+        if moved.to.is_full() {
+            if is_best {
+                let inner = &mut *self.inner;
+                let _ = inner.ready.pop_min(&mut inner.slots);
+            } else {
+                self.unqueue(Standing::Eligible, slot);
+            }
+            face.shift(Standing::Eligible, Standing::AtCapacity);
+            // All that was free of it, should the limit have been lowered below the leases that are out.
+            face.change_available(limit.saturating_sub(moved.from.in_flight()), 0);
+        } else {
+            if self.inner.ties == Ties::LeastRecent {
+                // It stays in the heap, but as the one used last among its equals.
+                self.requeue(slot, rank, true);
+            }
+            face.change_available(1, 0);
         }
-        self.follow(node, moved, owned.limit, owned);
-        self.face().tally(Count::Lent);
+        face.tally(Count::Lent);
         Ok(Lent {
             node: NonNull::from(node),
             value: node.value_ptr(),
             state: moved.to,
-            rank: node.rank(),
-            exclusive: owned.limit == 1,
+            rank,
+            exclusive: limit == 1,
         })
     }
 
@@ -223,7 +247,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     #[inline]
     fn requeue(&mut self, slot: u32, rank: u64, used: bool) {
         let position = self.inner.slots.position(slot);
-        let tie = if used { self.tie() } else { self.inner.ready.get(position).tie() };
+        let tie = if used { self.tie() } else { self.inner.ready.get(slot, position).tie() };
         let inner = &mut *self.inner;
         let _ = inner.ready.replace(position, Entry::new(rank, tie, slot), &mut inner.slots);
     }
@@ -241,11 +265,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         outcome: Option<Count>,
     ) -> (Garbage<R>, Moved) {
         self.write();
-        let limit = self.owned(node, |owned| owned.limit);
-        let moved = node
-            .state
-            .give_back(limit, deadline.is_some() && !node.state.load().is_removed())
-            .expect("whoever gives back holds a unit of capacity");
+        let before = self.owned(node, |owned| *owned);
+        let cool = deadline.is_some() && !node.state.load().is_removed();
+        let moved =
+            node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
         let mut garbage = Garbage::NONE;
         if value != node.value_ptr() {
             garbage.value = self.unclaim(node, value, |owned, claims| {
@@ -253,19 +276,27 @@ impl<'s, R: Resource> Locked<'s, R> {
                 claims.leases -= 1;
             });
         }
-        if let Some(deadline) = deadline
-            && moved.to.is_held(Hold::Cooling)
-        {
-            self.note_cooling(node, moved, deadline);
-            self.face().tally(Count::Cooled);
+        let face = self.face();
+        if moved.from.standing() == Standing::AtCapacity && moved.to.is_eligible() {
+            // By far the most common return.
+            self.queue(Standing::Eligible, node.rank(), before.slot);
+            face.shift(Standing::AtCapacity, Standing::Eligible);
+            face.change_available(0, before.limit - moved.to.in_flight());
+        } else {
+            if let Some(deadline) = deadline
+                && cool
+            {
+                let _ = self.note_cooling(node, moved, deadline);
+                face.tally(Count::Cooled);
+            }
+            let owned = self.owned(node, |owned| *owned);
+            self.follow(node, moved, before.limit, owned);
+            garbage.node = self.release_if_spent(node, moved.to);
         }
-        let owned = self.owned(node, |owned| *owned);
-        self.follow(node, moved, limit, owned);
-        self.face().tally(Count::Returned);
+        face.tally(Count::Returned);
         if let Some(outcome) = outcome {
-            self.face().tally(outcome);
+            face.tally(outcome);
         }
-        garbage.node = self.release_if_spent(node, moved.to);
         (garbage, moved)
     }
 

@@ -34,7 +34,7 @@ pub use locked::{Garbage, Lent, Locked};
 pub use staged::{Roster, Run};
 
 use crate::{
-    heap::{MinMaxHeap, Segment},
+    heap::{MinMaxHeap, Queue, Segment},
     node::Node,
     resource::Resource,
     sync::{SpinLock, atomic::AtomicPtr},
@@ -61,7 +61,7 @@ pub struct Shard<R: Resource> {
 
 /// What the lock guards.
 struct Inner<R: Resource> {
-    ready: MinMaxHeap,
+    ready: Queue,
     cooling: MinMaxHeap,
     slots: Slots<R>,
     /// Nodes with the `COOLING` hold; the cooling heap has room for all of them.
@@ -97,7 +97,7 @@ impl<R: Resource> Shard<R> {
         Shard {
             face: Face::new(),
             lock: SpinLock::new(Inner {
-                ready: MinMaxHeap::new(),
+                ready: Queue::new(),
                 cooling: MinMaxHeap::new(),
                 slots: Slots::new(),
                 cooled: 0,

@@ -32,7 +32,7 @@ pub use spinlock::{SpinGuard, SpinLock};
 #[cfg(loom)]
 pub use loom::{
     cell::{MutPtr, UnsafeCell},
-    sync::{Arc, Condvar, Mutex, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
 };
 
@@ -40,7 +40,7 @@ pub use loom::{
 pub use {
     cell::{MutPtr, UnsafeCell},
     shuttle::{
-        sync::{Arc, Condvar, Mutex, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
         thread, thread_local,
     },
 };
@@ -49,7 +49,7 @@ pub use {
 pub use {
     cell::{MutPtr, UnsafeCell},
     std::{
-        sync::{Arc, Condvar, Mutex, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
         thread, thread_local,
     },
 };
