@@ -371,7 +371,7 @@ impl Iterator for Successors<'_> {
                 Stage::Rest { steps: 0 } => return None,
                 Stage::Rest { steps } => {
                     *steps -= 1;
-                    // From anywhere on, so that shards without a weight share the load of the others' absence as well.
+                    // From anywhere on, so that shards without a weight share what is left to them.
                     ((self.hash % ring.shards as u64) as usize + *steps) % ring.shards
                 }
             };

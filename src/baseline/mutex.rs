@@ -31,8 +31,8 @@ use crate::{
 /// change has overtaken stay in the heap until they surface or outnumber the others, then it is rebuilt in O(n).
 ///
 /// # Callbacks and panics
-/// `Hash` and `Eq` of keys run under the lock, as does `Resource::priority` where it depends on a count that only the lock
-/// makes known: while other leases on the same resource are out. Closures and drops of resources run outside.
+/// `Hash` and `Eq` of keys run under the lock, as does `Resource::priority` where it depends on a count that only the
+/// lock makes known: while other leases on the same resource are out. Closures and drops of resources run outside.
 pub struct MutexScheduler<R: Resource> {
     state: Mutex<State<R>>,
     /// The earliest deadline in the cooling queue, so that the clock is read only while something cools, and outside

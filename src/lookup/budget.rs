@@ -16,7 +16,8 @@
 
 use crate::sync::{
     CachePadded,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::Ordering,
+    count::{AtomicU64, AtomicUsize},
 };
 
 /// The centre's bits: what is left in the low half, what has been granted above, and the top bit once closed.
@@ -48,13 +49,10 @@ pub(super) struct Permit<'a> {
 impl Budget {
     /// The budget of a table with `slots` slots, of which `copies` are kept for the table before.
     pub(super) fn new(slots: usize, copies: usize) -> Self {
-        let stripes = stripes(slots);
-        let limit = limit(slots);
-        let batch = (limit / (stripes * STRANDED_PART)).max(1);
         Budget {
-            centre: CachePadded::new(AtomicU64::new((limit - copies) as u64)),
-            stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            batch: batch as u64,
+            centre: CachePadded::new(AtomicU64::new((limit(slots) - copies) as u64)),
+            stripes: (0..stripes(slots)).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            batch: batch(slots) as u64,
             copied_in: AtomicUsize::new(copies),
         }
     }
@@ -77,7 +75,9 @@ impl Budget {
             if now & LOW == 0 {
                 // The unit that this thread needs never shows up in the stripe: nobody can take it away.
                 let granted = self.grant()?;
-                stripe.fetch_add(granted - 1, Ordering::Relaxed);
+                if granted > 1 {
+                    stripe.fetch_add(granted - 1, Ordering::Relaxed);
+                }
                 return Some(Permit { stripe });
             }
             match stripe.compare_exchange_weak(now, now - 1, Ordering::Relaxed, Ordering::Relaxed) {
@@ -169,12 +169,17 @@ pub(super) const fn slots_for(items: usize) -> usize {
     slots
 }
 
+/// Two stripes in a model, each of which takes two units at a time: enough for an allowance to be left over in one
+/// while another thread finds the table worn out.
 fn stripes(slots: usize) -> usize {
-    // One in a model: the arithmetic is that of one word per thread, and each stripe costs loom a branch.
-    if cfg!(loom) {
-        return 1;
+    if cfg!(any(loom, shuttle)) {
+        return 2;
     }
     (2 * crate::sync::parallelism()).next_power_of_two().min(64).min((slots / SLOTS_PER_STRIPE).max(1))
+}
+
+fn batch(slots: usize) -> usize {
+    if cfg!(any(loom, shuttle)) { 2 } else { (limit(slots) / (stripes(slots) * STRANDED_PART)).max(1) }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

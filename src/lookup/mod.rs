@@ -41,8 +41,9 @@
 //! * an inserter first *seals* the chain of its hash: moves every item in it and turns its `EMPTY` end into `SEALED`.
 //!   After that the old table cannot receive or hold the key, and the insertion is a plain one in the next table;
 //! * a remover that meets its item frozen moves it, then removes it from the next table;
-//! * a reader that meets `FROZEN`, `MOVED` or `SEALED` in the chain goes on to the next table. One that reaches `EMPTY`
-//!   without having met them is done: no item of this hash has left the table.
+//! * a reader takes a frozen item as what it is, one of the map; if it met `MOVED` or `SEALED` in the chain and not its
+//!   key, it goes on to the next table. One that reaches `EMPTY` without having met them is done: no item of this hash
+//!   has left the table.
 //!
 //! Whoever completes the last chunk makes the next table the root and retires the old one. Nobody waits for a thread
 //! that stalls with a chunk in hand: the next table has room for all that can come from the old one and a part of its
@@ -61,9 +62,10 @@
 //! **One item per key.** In one table by the shared `EMPTY` slot. Across two tables: an insertion into the next table
 //! happens after the seal, and by then every item of that chain is in the next table or dead.
 //!
-//! **Lookups.** A live item was in the map when its slot was read. A frozen one in the old table was in the map if,
-//! later, `EMPTY` is reached in the next table without having met it in any state: it has then not been copied, and
-//! removal waits for the copy. An answer of "none" is right at the moment `EMPTY` was read.
+//! **Lookups.** An item that is live or frozen was in the map when its slot was read: while it is frozen nobody can
+//! remove it here, and it cannot be removed from the next table before this slot is `MOVED`. An answer of "none" is
+//! right at the moment the last `EMPTY` was read: the items of the key that were passed on the way were dead, or had
+//! moved to the table that was searched next.
 //!
 //! **Safe to retire.** When `remove_item` has answered, the address is left in `DEAD` slots only: the remover has seen
 //! the old table's slot `MOVED` (or that table replaced as root) before it marked the next table's.

@@ -5,13 +5,14 @@
 use super::budget::Budget;
 use crate::sync::{
     CachePadded,
-    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicPtr, AtomicU64, Ordering},
+    count::AtomicUsize,
 };
 
 /// Slots that a writer moves for each visit to a table that is being left.
 ///
 /// Only progress depends on it: a chunk may be of any size, as each slot moves by itself.
-pub(super) const CHUNK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+pub(super) const CHUNK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The most slots that one table can have; its counts are 32 bits wide.
 pub(super) const MAX_SLOTS: usize = 1 << 31;

@@ -4,7 +4,7 @@
 //!
 //! 1. [`Node::state`] changes only through the transitions of [`state`], each one CAS. Anyone may read it.
 //! 2. [`Owned`], and each value's [`Claims`], are touched only by the holder of the home shard's lock.
-//! 3. `value` and `rank` are *written* only under that lock; anyone may read them. A value is read through a guard of
+//! 3. `value`, `rank` and `deadline` are *written* only under that lock; anyone may read them. A value is read through a guard of
 //!    the reclaimer, or by a lease that claims it.
 //! 4. `key`, `hash`, `home` and `batch` never change.
 //! 5. A node is freed when its word [is spent](State::is_spent), no pin is left, and every guard of that time is gone.
@@ -77,8 +77,6 @@ pub struct Owned {
     pub superseded: u32,
     /// Lease guards whose token was given out, on any value.
     pub pins: u32,
-    /// When cooling ends, if the `COOLING` hold is set. Nanoseconds on the scheduler's clock.
-    pub deadline: u64,
 }
 
 impl Owned {
@@ -92,6 +90,7 @@ pub struct Node<R: Resource> {
     pub state: NodeState,
     value: AtomicPtr<Value<R>>,
     rank: AtomicU64,
+    deadline: AtomicU64,
     hash: u64,
     home: u32,
     batch: u32,
@@ -137,16 +136,11 @@ impl<R: Resource> Node<R> {
             state: NodeState::new_staged(),
             value: AtomicPtr::new(Box::into_raw(Box::new(Value::new(resource)))),
             rank: AtomicU64::new(rank),
+            deadline: AtomicU64::new(0),
             hash,
             home,
             batch,
-            owned: UnsafeCell::new(Owned {
-                slot: Owned::NO_SLOT,
-                limit,
-                superseded: 0,
-                pins: 0,
-                deadline: 0,
-            }),
+            owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
             key,
         }
     }
@@ -174,6 +168,18 @@ impl<R: Resource> Node<R> {
     pub fn set_rank(&self, rank: u64) {
         // Relaxed: see `rank`.
         self.rank.store(rank, Ordering::Relaxed);
+    }
+
+    /// When cooling ends, if the `COOLING` hold is set. Nanoseconds on the scheduler's clock.
+    pub fn deadline(&self) -> u64 {
+        // Relaxed: as `rank`.
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Sets the deadline. The caller holds the home lock.
+    pub fn set_deadline(&self, deadline: u64) {
+        // Relaxed: as `rank`.
+        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// The current value, for a reader with a guard (rule 3).

@@ -285,7 +285,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 }
                 Err(state) => state,
             };
-            let deadline = locked.details(node).deadline;
+            let deadline = node.deadline();
             drop(locked);
             if state.is_removed() {
                 return Err(AcquireKeyError::NotFound { key: key.to_owned() });

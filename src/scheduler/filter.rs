@@ -6,7 +6,8 @@
 //! ```text
 //! W1  per shard, in the walk's order: copy up to eight of the best under the lock; unlock; ask the filter, best first;
 //!     lend the first it accepts
-//! W2  no luck: go over the whole fleet by the lookup, collect the best-ranked accepted one, lend it
+//! W2  no luck: go over the whole fleet by the lookup, collect the best-ranked accepted one, lend it; also collect the
+//!     earliest deadline of an accepted one that only cools
 //! W3  none: the double look of an acquire, around W2, with "eligible but refused" counted as filtered
 //! ```
 //!
@@ -18,15 +19,16 @@ use std::hash::BuildHasher;
 use super::{
     Scheduler,
     core::{ABSORB_AT_ONCE, Core, Pin, open},
-    error::AcquireError,
+    error::{AcquireError, NoneEligible},
     lease::{Lease, OwnedLease},
 };
 use crate::{
     heap::Best,
     lookup::Keyed,
-    node::Node,
+    node::{Node, Standing},
     resource::Resource,
-    shard::{Lent, Shard},
+    shard::{Lent, NEVER, Shard},
+    sync::Timestamp,
 };
 
 impl<R: Resource> Core<R> {
@@ -62,28 +64,39 @@ impl<R: Resource> Core<R> {
             let before = self.sequences();
             // W2.
             let mut best: Option<(u64, &Node<R>)> = None;
+            let mut earliest = NEVER;
             for node in self.map.iter(&guard) {
-                if !self.visible(node).is_some_and(|state| state.is_staged() || state.is_eligible()) {
-                    continue;
-                }
-                let rank = node.rank();
-                if best.is_none_or(|(least, _)| rank < least) && accepts(node, &guard) {
-                    best = Some((rank, node));
+                let Some(state) = self.visible(node) else { continue };
+                if state.is_staged() || state.is_eligible() {
+                    let rank = node.rank();
+                    if best.is_none_or(|(least, _)| rank < least) && accepts(node, &guard) {
+                        best = Some((rank, node));
+                    }
+                } else if state.standing() == Standing::Cooling
+                    && node.deadline() < earliest
+                    && accepts(node, &guard)
+                {
+                    earliest = node.deadline();
                 }
             }
             if let Some((_, node)) = best {
                 self.settle(node);
-                if let Ok(lent) = self.home(node).lock().lend(node) {
-                    return Ok(lent);
+                let lent = self.home(node).lock().lend(node);
+                match lent {
+                    Ok(lent) => return Ok(lent),
+                    Err(_) => continue,
                 }
-                continue;
             }
             // W3.
             if let Some(none) = self.none_eligible(|_| false)
                 && before.is_some()
                 && self.sequences() == before
             {
-                return Err(AcquireError::NoneEligible(none));
+                // Only a resource that is acceptable is worth waiting for.
+                let earliest = (earliest != NEVER).then(|| Timestamp::from_nanos(earliest));
+                let retry_after =
+                    earliest.map(|moment| moment.saturating_since(Timestamp::from_nanos(self.now())));
+                return Err(AcquireError::NoneEligible(NoneEligible { earliest, retry_after, ..none }));
             }
         }
     }
@@ -134,8 +147,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// resource of the fleet: O(n). Blocking on one shard's lock at a time.
     ///
     /// # Callbacks
-    /// `accepts` runs outside every lock, may be asked about one resource several times, and about some that are not lent
-    /// in the end. If it panics, nothing has changed.
+    /// `accepts` runs outside every lock, may be asked about one resource several times, about some that are not lent in
+    /// the end, and about some that are cooling, to find the earliest one worth waiting for. If it panics, nothing has changed.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no eligible resource was acceptable; those that

@@ -237,9 +237,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let mut states = Vec::with_capacity(self.len());
         for node in core.map.iter(&guard).filter(|node| core.visible(node).is_some()) {
             core.settle(node);
-            let (state, owned, rank) = {
+            let (state, owned, rank, deadline) = {
                 let mut locked = core.home(node).lock();
-                (node.state.load(), locked.details(node), node.rank())
+                (node.state.load(), locked.details(node), node.rank(), node.deadline())
             };
             if state.is_removed() {
                 continue;
@@ -253,7 +253,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 limit: owned.limit,
                 standing: state.standing(),
                 holds: all.into_iter().filter(|&hold| state.is_held(hold)).collect(),
-                cooling_until: state.is_held(Hold::Cooling).then_some(owned.deadline),
+                cooling_until: state.is_held(Hold::Cooling).then_some(deadline),
                 generation: state.generation(),
             });
         }

@@ -61,7 +61,7 @@ impl<R: Resource> Shard<R> {
                 _ => continue,
             };
             assert_eq!(entry.slot(), owned.slot, "the slot table points at the node's own entry");
-            let rank = if standing == Standing::Eligible { node.rank() } else { owned.deadline };
+            let rank = if standing == Standing::Eligible { node.rank() } else { node.deadline() };
             assert_eq!(entry.rank(), rank, "the entry carries the node's rank");
         }
         let face = self.face();

@@ -180,7 +180,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             }
             match to {
                 Standing::Eligible => self.queue(to, node.rank(), owned.slot),
-                Standing::Cooling => self.queue(to, owned.deadline, owned.slot),
+                Standing::Cooling => self.queue(to, node.deadline(), owned.slot),
                 _ => {}
             }
         }
@@ -504,12 +504,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         if !was_cooling {
             self.inner.cooled += 1;
         }
-        self.owned(node, |owned| {
-            let later = if was_cooling { deadline.max(owned.deadline) } else { deadline };
-            let changed = !was_cooling || later != owned.deadline;
-            owned.deadline = later;
-            changed
-        })
+        let old = node.deadline();
+        let later = if was_cooling { deadline.max(old) } else { deadline };
+        node.set_deadline(later);
+        !was_cooling || later != old
     }
 
     /// Clears a hold. `from == to` if it was not there.
@@ -549,7 +547,7 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     // Looking.
 
-    /// The deadline of `node`, its limit: what its words do not tell.
+    /// The limit and what else the words do not tell.
     pub fn details(&mut self, node: &Node<R>) -> Owned {
         self.owned(node, |owned| *owned)
     }

@@ -105,9 +105,9 @@ pub enum Strategy {
 impl Default for Strategy {
     /// `Sticky` with two choices and a period of 32.
     ///
-    /// Two choices, because the second one takes the rank error from unbounded to a constant number of shards and
-    /// each further one costs a cache miss for a much smaller gain. 32, because the misses of a choice, some hundred
-    /// nanoseconds, then weigh no more than a few nanoseconds an acquisition.
+    /// Two choices, because with one the rank error grows without bound, with two it stays at the order of the number
+    /// of shards, and each further one costs a cache miss for a much smaller gain. 32, because the misses of a
+    /// choice, some hundred nanoseconds, then weigh no more than a few nanoseconds an acquisition.
     fn default() -> Self {
         Strategy::Sticky { choices: 2, period: 32 }
     }

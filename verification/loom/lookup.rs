@@ -1,7 +1,7 @@
 //! Races of the lookup map, one model for each pair of protocol phases.
 //!
 //! A map in a model starts with two slots, of which one may be used: the second insertion begins a resize, to four
-//! slots (three usable), in chunks of one. All keys have the hash that the model gives them; equal hashes share a
+//! slots (three usable), in chunks of one; the allowance comes in twos. All keys have the hash that the model gives them; equal hashes share a
 //! chain. Retired items and tables die at the first legal moment, and any later use of them fails (`Oracle`); a table
 //! or an item that is never freed fails as loom's leaked `Arc`.
 
@@ -79,7 +79,11 @@ fn spread(key: u32) -> u64 {
 
 impl<C: Reclaim> Fixture<C> {
     fn new() -> Arc<Self> {
-        Arc::new(Fixture { map: Map::with_capacity(0), freed: Arc::new(AtomicUsize::new(0)) })
+        Self::with_capacity(0)
+    }
+
+    fn with_capacity(items: usize) -> Arc<Self> {
+        Arc::new(Fixture { map: Map::with_capacity(items), freed: Arc::new(AtomicUsize::new(0)) })
     }
 
     fn item(&self, key: u32, hash: fn(u32) -> u64) -> Box<Item> {
@@ -119,7 +123,7 @@ impl<C: Reclaim> Fixture<C> {
 
     /// At quiescence: exactly `keys` are in the map, and all else that was made has been freed once.
     fn finish(fixture: Arc<Self>, hash: fn(u32) -> u64, keys: &[u32], made: usize) {
-        let Ok(mut fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
+        let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
         {
             let guard = fixture.map.pin();
             fixture.map.check_invariants(&guard);
@@ -130,13 +134,18 @@ impl<C: Reclaim> Fixture<C> {
                 assert!(fixture.map.get(hash(*key), key, &guard).is_some());
             }
         }
-        for item in fixture.map.drain() {
+        assert_eq!(fixture.free_all(), made, "each item is freed once");
+    }
+
+    /// Frees what is left and answers how much has been freed in all.
+    fn free_all(mut self) -> usize {
+        for item in self.map.drain() {
             // SAFETY: drained, so ours alone; every item is from a box.
             drop(unsafe { Box::from_raw(item.as_ptr()) });
         }
-        let freed = Arc::clone(&fixture.freed);
-        drop(fixture);
-        assert_eq!(freed.load(Ordering::Relaxed), made, "each item is freed once");
+        let freed = Arc::clone(&self.freed);
+        drop(self);
+        freed.load(Ordering::Relaxed)
     }
 }
 
@@ -186,6 +195,24 @@ fn resize_resize() {
         assert!(fixture.insert(3, crowded));
         assert!(join(other));
         Fixture::finish(fixture, crowded, &[1, 2, 3], 3);
+    });
+}
+
+/// Each thread moves a part of the table and then looks for an item that the other may have moved. The chains are
+/// apart, so that nothing but the count of moved chunks orders the two.
+#[test]
+fn get_after_shared_resize() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(1, spread));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(6, spread));
+            assert!(fixture.get(1, spread), "it is there all the time");
+        });
+        assert!(fixture.insert(5, spread));
+        assert!(fixture.get(1, spread), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, spread, &[1, 5, 6], 3);
     });
 }
 
@@ -335,6 +362,67 @@ fn remove_reinsert_insert() {
         let (removed, theirs) = join(other);
         assert!(removed && mine != theirs, "after one removal, one of two insertions wins");
         Fixture::finish(fixture, crowded, &[1], 3);
+    });
+}
+
+/// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
+/// whose late steps must do no harm.
+///
+/// One preemption is all that the story needs, and all that its length allows.
+#[test]
+fn stalled_helper() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(1);
+    builder.max_branches = 5_000;
+    builder.check(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| {
+            (3..6).for_each(|key| assert!(fixture.insert(key, crowded), "{key} is new"))
+        });
+        assert!(fixture.insert(2, crowded));
+        join(other);
+        assert!(fixture.get(1, crowded), "it is there all the time");
+        let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
+        assert_eq!(fixture.free_all(), 5);
+    });
+}
+
+/// One thread begins a resize while the other has allowance left in the old table and looks for a place there.
+#[test]
+fn allowance_left_over() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| (2..4).for_each(|key| assert!(fixture.insert(key, crowded))));
+        assert!(!fixture.insert(1, crowded), "the key is taken all the time");
+        assert!(fixture.insert(4, crowded));
+        join(other);
+        Fixture::finish(fixture, crowded, &[1, 2, 3, 4], 5);
+    });
+}
+
+/// Who finds a key gone sees what was done before its removal.
+#[test]
+fn removal_publishes() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::new();
+        let note = Arc::new(AtomicUsize::new(0));
+        assert!(fixture.insert(1, crowded));
+        let other = {
+            let note = Arc::clone(&note);
+            with(&fixture, move |fixture| {
+                let guard = fixture.map.pin();
+                let item = fixture.map.get(0, &1, &guard).expect("nobody else removes");
+                note.store(1, Ordering::Relaxed);
+                retire(&guard, fixture.map.remove_item(item, &guard).expect("nobody else removes"));
+            })
+        };
+        if !fixture.get(1, crowded) {
+            assert_eq!(note.load(Ordering::Relaxed), 1);
+        }
+        join(other);
+        Fixture::finish(fixture, crowded, &[], 1);
     });
 }
 
