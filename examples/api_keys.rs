@@ -52,11 +52,14 @@ const ATTEMPTS: usize = 3;
 
 fn handle(keys: &Scheduler<ApiKey>, mut call: impl FnMut(&ApiKey) -> Upstream) -> Reply {
     let mut tried = Vec::new();
+    // The shortest wait that a key tried by this request has asked for: whoever comes back may have that key again.
+    let mut wait = None;
     while tried.len() < ATTEMPTS {
         let lease = match keys.acquire_excluding(&tried) {
             Ok(lease) => lease,
             Err(AcquireError::NoneEligible(none)) => {
-                return match none.retry_after {
+                // What the scheduler says is about the keys that were not tried.
+                return match [wait, none.retry_after].into_iter().flatten().min() {
                     // Whole seconds, rounded up: a client that comes back on time must find a key.
                     Some(wait) => {
                         Reply::TooManyRequests { retry_after_seconds: wait.as_secs_f64().ceil() as u64 }
@@ -80,7 +83,10 @@ fn handle(keys: &Scheduler<ApiKey>, mut call: impl FnMut(&ApiKey) -> Upstream) -
                 spent.expect("the key is in the fleet and keeps its name");
                 return Reply::Ok { key: name, attempts: tried.len() };
             }
-            Upstream::TooManyRequests { retry_after } => lease.finish(Outcome::RateLimited { retry_after }),
+            Upstream::TooManyRequests { retry_after } => {
+                lease.finish(Outcome::RateLimited { retry_after });
+                wait = Some(wait.map_or(retry_after, |wait: Duration| wait.min(retry_after)));
+            }
             Upstream::ServerError => lease.finish(Outcome::Failed),
         }
     }
