@@ -92,8 +92,8 @@
 // the loom build, where the facade's are loom's.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![cfg_attr(loom, warn(clippy::disallowed_types))]
-// Structure checks and measurements that only `internals` and the models reach; with either of them, dead code is told.
-#![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code))]
+// Structure checks and measurements that only `internals` and the models reach; with either of them, what is unused is told.
+#![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code, unused_imports))]
 
 pub mod baseline;
 mod heap;
