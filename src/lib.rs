@@ -96,6 +96,7 @@
 #![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code, unused_imports))]
 
 pub mod baseline;
+mod events;
 mod heap;
 mod lookup;
 mod node;
@@ -109,6 +110,7 @@ mod shard_set;
 mod strategy;
 mod sync;
 
+pub use events::{Event, EventKind};
 pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};

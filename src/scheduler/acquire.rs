@@ -56,7 +56,7 @@ impl<R: Resource> Core<R> {
 
     #[inline]
     fn try_lend(&self, shard: &Shard<R>) -> Tried<R> {
-        match shard.try_lock() {
+        match shard.try_lock(self.pin_for_events()) {
             None => Tried::Busy,
             Some(mut locked) => self.lend_best(&mut locked).map_or(Tried::Empty, Tried::Lent),
         }
@@ -118,7 +118,7 @@ impl<R: Resource> Core<R> {
             // A5.
             if busy {
                 for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                    if let Some(lent) = self.lend_best(&mut shard.lock()) {
+                    if let Some(lent) = self.lend_best(&mut self.lock(shard)) {
                         return Ok(lent);
                     }
                 }
@@ -193,12 +193,12 @@ impl<R: Resource> Core<R> {
             let ring = self.ring.load();
             let first = &self.shards[ring.shard_of(hash)];
             // Waits for the lock: affinity is worth more than some tens of nanoseconds.
-            if let Some(lent) = self.lend_best(&mut first.lock()) {
+            if let Some(lent) = self.lend_best(&mut self.lock(first)) {
                 return Ok(lent);
             }
             for shard in ring.successors(hash).map(|i| &self.shards[i]).filter(|shard| self.shows_some(shard))
             {
-                if let Some(lent) = self.lend_best(&mut shard.lock()) {
+                if let Some(lent) = self.lend_best(&mut self.lock(shard)) {
                     return Ok(lent);
                 }
             }
@@ -279,7 +279,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let shard = core.home(node);
         let mut now = None;
         loop {
-            let mut locked = shard.lock();
+            let mut locked = core.lock(shard);
             let state = match locked.lend(node) {
                 Ok(lent) => {
                     drop(locked);

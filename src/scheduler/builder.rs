@@ -52,6 +52,7 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     max: Option<(usize, Overflow)>,
     weights: Option<Vec<u32>>,
     virtual_nodes: u32,
+    events: usize,
     marker: std::marker::PhantomData<fn() -> R>,
 }
 
@@ -68,6 +69,7 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             max: None,
             weights: None,
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
+            events: 0,
             marker: std::marker::PhantomData,
         }
     }
@@ -107,9 +109,23 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             max,
             weights,
             virtual_nodes,
+            events,
             marker,
         } = self;
-        Builder { shards, strategy, ties, hasher, clock, seed, expected, max, weights, virtual_nodes, marker }
+        Builder {
+            shards,
+            strategy,
+            ties,
+            hasher,
+            clock,
+            seed,
+            expected,
+            max,
+            weights,
+            virtual_nodes,
+            events,
+            marker,
+        }
     }
 
     /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling.
@@ -148,6 +164,15 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
+    /// Room for so many events per shard, rounded up to a power of two; 0 for none. Default: 0.
+    ///
+    /// Events are taken out with [`Scheduler::take_events`]; those that find no room are dropped, newest first, counted, and
+    /// visible as gaps in the sequence.
+    pub fn event_capacity(mut self, events: usize) -> Self {
+        self.events = events;
+        self
+    }
+
     /// Checks the settings and makes the scheduler. O(shards × virtual nodes × log) for the ring; starts no thread.
     ///
     /// # Errors
@@ -172,7 +197,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         let ring = Ring::new(&weights, self.virtual_nodes).map_err(BuildError::Ring)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
-        let shards: Box<[Shard<R>]> = (0..shards as u32).map(|index| Shard::new(index, self.ties)).collect();
+        let shards: Box<[Shard<R>]> =
+            (0..shards as u32).map(|index| Shard::new(index, self.ties, self.events)).collect();
         for shard in &shards {
             shard.reserve(self.expected.div_ceil(shards.len()));
         }
@@ -190,6 +216,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             clock: self.clock,
             max_resources,
             virtual_nodes: self.virtual_nodes,
+            with_events: self.events > 0,
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
             shards,

@@ -9,13 +9,13 @@ use super::{
     token::{Ticket, Token, Tokens},
 };
 use crate::{
-    lookup::{DefaultReclaim, Guard, Map, Reclaim},
+    lookup::{Guard, Map},
     node::{self, Node, State, Value},
     outcome::Outcome,
     rank::Priority,
     resource::Resource,
     ring::Ring,
-    shard::{Count, Garbage, Lent, NEVER, Roster, Shard},
+    shard::{Count, Garbage, Lent, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
         CachePadded, Clock, Mutex, Published, Timestamp,
@@ -23,9 +23,6 @@ use crate::{
         thread_hint,
     },
 };
-
-/// A section in which nodes and values found by this thread stay allocated.
-pub type Pin<'a> = <DefaultReclaim as Reclaim>::Guard<'a>;
 
 /// Everything but the hasher.
 pub struct Core<R: Resource> {
@@ -41,6 +38,7 @@ pub struct Core<R: Resource> {
     pub clock: Box<dyn Clock>,
     pub max_resources: Option<(u32, Overflow)>,
     pub virtual_nodes: u32,
+    pub with_events: bool,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
@@ -88,6 +86,18 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         self.map.pin()
+    }
+
+    /// A pin for a critical section that may make events; none if nobody wants events.
+    #[inline]
+    pub fn pin_for_events(&self) -> Option<Pin<'_>> {
+        if self.with_events { Some(self.pin()) } else { None }
+    }
+
+    /// Takes a shard's lock for something that may make events.
+    #[inline]
+    pub fn lock<'a>(&'a self, shard: &'a Shard<R>) -> Locked<'a, R> {
+        shard.lock_pinned(self.pin_for_events())
     }
 
     #[inline]
@@ -175,7 +185,9 @@ impl<R: Resource> Core<R> {
         let mut earliest = NEVER;
         for shard in &self.shards {
             while shard.face().earliest() <= now {
-                let Some(mut locked) = (if wait { Some(shard.lock()) } else { shard.try_lock() }) else {
+                let Some(mut locked) =
+                    (if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) })
+                else {
                     break;
                 };
                 // A few at a time, so that the lock is not held longer than for other operations.
@@ -261,7 +273,11 @@ impl<R: Resource> Core<R> {
         // SAFETY: rule 5 of `node`: the unit of capacity that is given back below has kept it until here.
         let node = unsafe { node.as_ref() };
         let shard = self.home(node);
-        let mut locked = if deadline.is_some() { shard.lock_with_cooling() } else { shard.lock() };
+        let mut locked = if deadline.is_some() {
+            shard.lock_with_cooling(self.pin_for_events())
+        } else {
+            self.lock(shard)
+        };
         let (garbage, moved) = locked.give_back(node, value, deadline, outcome);
         drop(locked);
         if deadline.is_some() || moved.to.is_held(node::Hold::Cooling) {
@@ -327,7 +343,7 @@ impl<R: Resource> Core<R> {
     /// Absorbs all of a committed run.
     #[cold]
     pub fn absorb(&self, shard: &Shard<R>) {
-        while !shard.lock().absorb(&self.roster, ABSORB_AT_ONCE) {}
+        while !self.lock(shard).absorb(&self.roster, ABSORB_AT_ONCE) {}
     }
 
     /// Panics unless the whole structure is consistent. Nothing else may be going on.

@@ -18,7 +18,7 @@ use std::hash::BuildHasher;
 
 use super::{
     Scheduler,
-    core::{ABSORB_AT_ONCE, Core, Pin, open},
+    core::{ABSORB_AT_ONCE, Core, open},
     error::{AcquireError, NoneEligible},
     lease::{Lease, OwnedLease},
 };
@@ -27,7 +27,7 @@ use crate::{
     lookup::Keyed,
     node::{Node, Standing},
     resource::Resource,
-    shard::{Lent, NEVER, Shard},
+    shard::{Lent, NEVER, Pin, Shard},
     sync::Timestamp,
 };
 
@@ -81,7 +81,7 @@ impl<R: Resource> Core<R> {
             }
             if let Some((_, node)) = best {
                 self.settle(node);
-                let lent = self.home(node).lock().lend(node);
+                let lent = self.lock(self.home(node)).lend(node);
                 match lent {
                     Ok(lent) => return Ok(lent),
                     Err(_) => continue,
@@ -117,7 +117,7 @@ impl<R: Resource> Core<R> {
         for shard in shards {
             let mut few: [Option<&Node<R>>; Best::MAX] = [None; Best::MAX];
             {
-                let mut locked = shard.lock();
+                let mut locked = self.lock(shard);
                 let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
                 for (place, node) in few.iter_mut().zip(locked.best_nodes()) {
                     *place = Some(node);
@@ -135,7 +135,7 @@ impl<R: Resource> Core<R> {
             }
         }
         let (_, node) = best?;
-        self.home(node).lock().lend(node).ok()
+        self.lock(self.home(node)).lend(node).ok()
     }
 }
 

@@ -2,15 +2,11 @@
 
 use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, time::Duration};
 
-use super::{
-    Scheduler,
-    core::{Core, Pin},
-    error::KeyError,
-};
+use super::{Scheduler, core::Core, error::KeyError};
 use crate::{
     node::{Hold, Node},
     resource::Resource,
-    shard::Count,
+    shard::{Count, Pin},
 };
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
@@ -44,7 +40,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, _| {
-            let moved = core.home(node).lock().hold(node, hold, count).ok()?;
+            let moved = core.lock(core.home(node)).hold(node, hold, count).ok()?;
             Some(moved.from != moved.to)
         })
     }
@@ -56,7 +52,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     {
         self.with_member(key, |core, node, _| {
             let shard = core.home(node);
-            let moved = shard.lock().clear(node, hold, count).ok()?;
+            let moved = core.lock(shard).clear(node, hold, count).ok()?;
             if moved.to.is_held(Hold::Cooling) {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
@@ -120,7 +116,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.with_member(key, |core, node, _| {
             let deadline = core.after(duration);
             let shard = core.home(node);
-            let changed = shard.lock_with_cooling().cool(node, deadline).ok()?;
+            let changed = shard.lock_with_cooling(core.pin_for_events()).cool(node, deadline).ok()?;
             core.note_earliest(shard);
             Some(changed)
         })

@@ -249,13 +249,13 @@ impl<R: Resource> Core<R> {
         // SAFETY: linked by us, or found under a guard; a node that is staged or was just admitted is not freed while
         // the inserter has not returned, and a helper holds a guard.
         let node = unsafe { node.as_ref() };
-        let _ = self.home(node).lock().admit(node);
+        let _ = self.lock(self.home(node)).admit(node);
     }
 
     fn insert_pointer<'g>(
         &self,
         node: NonNull<Node<R>>,
-        guard: &'g super::core::Pin<'_>,
+        guard: &'g crate::shard::Pin<'_>,
     ) -> Result<(), &'g Node<R>> {
         // SAFETY: the node stays allocated until it was removed from the lookup and retired through a guard.
         #[allow(unsafe_code)]
@@ -274,7 +274,7 @@ impl<R: Resource> Core<R> {
                 return None;
             }
             let shard = self.home(node);
-            let mut locked = shard.lock();
+            let mut locked = self.lock(shard);
             // It must still be the worst of its shard, and eligible.
             if locked.worst().is_some_and(|worst| std::ptr::eq(worst, node))
                 && locked.remove(node, Count::Evicted).is_ok()
@@ -287,13 +287,13 @@ impl<R: Resource> Core<R> {
     }
 
     /// The worst eligible node of the fleet: a look at each shard, one lock at a time.
-    pub(super) fn worst<'g>(&'g self, _guard: &'g super::core::Pin<'_>) -> Option<&'g Node<R>> {
+    pub(super) fn worst<'g>(&'g self, _guard: &'g crate::shard::Pin<'_>) -> Option<&'g Node<R>> {
         let mut worst: Option<&Node<R>> = None;
         for shard in &self.shards {
-            let mut locked = shard.lock();
+            let mut locked = self.lock(shard);
             while !locked.absorb(&self.roster, super::core::ABSORB_AT_ONCE) {
                 drop(locked);
-                locked = shard.lock();
+                locked = self.lock(shard);
             }
             if let Some(node) = locked.worst()
                 && worst.is_none_or(|worst| node.rank() >= worst.rank())

@@ -4,16 +4,14 @@ use std::{
     borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, marker::PhantomData, ops::Deref, ptr::NonNull,
 };
 
-use super::{
-    Scheduler,
-    core::{Core, Pin},
-};
+use super::{Scheduler, core::Core};
 use crate::{
+    events::Event,
     lookup::{Guard, Keyed},
     node::{Hold, Node, Standing, Value},
     resource::Resource,
     ring::affinity_hash,
-    shard::{NEVER, Shard},
+    shard::{NEVER, Pin, Shard},
     strategy::ShardView,
     sync::{Timestamp, atomic::Ordering},
 };
@@ -258,6 +256,29 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             });
         }
         states
+    }
+
+    /// Takes out up to `max` events that have not been taken yet, shard by shard; the order within a shard is that of the
+    /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity).
+    ///
+    /// Does not wait: a shard whose events another thread is taking out right now is passed over. Allocates the list.
+    ///
+    /// ```
+    /// use leasehold::{Entry, EventKind, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().event_capacity(64).build()?;
+    /// scheduler.insert(Entry::new(1, 0, ()))?;
+    /// drop(scheduler.acquire()?);
+    /// let kinds: Vec<_> = scheduler.take_events(10).into_iter().map(|event| event.kind).collect();
+    /// assert_eq!(kinds, [EventKind::Inserted, EventKind::Acquired, EventKind::Released]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_events(&self, max: usize) -> Vec<Event<R::Key>> {
+        let mut events = Vec::new();
+        for ring in self.core.shards.iter().filter_map(Shard::events) {
+            ring.take(&mut events, max);
+        }
+        events
     }
 
     /// The moment that the scheduler's clock shows.

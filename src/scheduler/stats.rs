@@ -72,6 +72,11 @@ pub struct Stats {
     pub rate_limited: u64,
     /// Leases finished with [`Outcome::Cancelled`](crate::Outcome::Cancelled).
     pub cancelled: u64,
+    /// Events that found room in a ring.
+    pub events_emitted: u64,
+    /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
+    /// dropped there: a gap tells.
+    pub events_dropped: u64,
 }
 
 /// How often the numbers are read again before they are given out as they are.
@@ -102,6 +107,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             first = first.zip(face.begin_read()).map(|(sum, sequence)| sum.wrapping_add(sequence));
             let standing = |standing| u64::from(face.standing(standing));
             staged |= face.staged() != 0;
+            stats.events_dropped += shard.events().map_or(0, crate::events::Ring::void);
             stats.shards.push(face.standing(Standing::Eligible));
             stats.eligible += standing(Standing::Eligible);
             stats.reasons.at_capacity += standing(Standing::AtCapacity);
@@ -130,6 +136,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 (&mut stats.failed, Count::Failed),
                 (&mut stats.rate_limited, Count::RateLimited),
                 (&mut stats.cancelled, Count::Cancelled),
+                (&mut stats.events_emitted, Count::EventsEmitted),
+                (&mut stats.events_dropped, Count::EventsDropped),
             ] {
                 *sum += face.count(count);
             }

@@ -4,7 +4,7 @@ use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, ptr::NonNull};
 
 use super::{
     Scheduler,
-    core::{Core, Pin},
+    core::Core,
     error::{KeyError, Rejected, UpdateError},
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     node::{Node, Value},
     rank::Priority,
     resource::Resource,
-    shard::Count,
+    shard::{Count, Pin},
 };
 
 /// What came of one attempt to replace a value.
@@ -49,7 +49,7 @@ impl<R: Resource> Core<R> {
         let value = Node::boxed_value(resource);
         self.settle(node);
         let shard = self.home(node);
-        let outcome = shard.lock().revalue(node, value, limit, rank, expected);
+        let outcome = self.lock(shard).revalue(node, value, limit, rank, expected);
         let revalued = match outcome {
             Ok(revalued) => revalued,
             Err((value, refused)) => {
@@ -183,7 +183,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, guard| {
-            let moved = core.home(node).lock().remove(node, Count::Removed).ok()?;
+            let moved = core.lock(core.home(node)).remove(node, Count::Removed).ok()?;
             core.forget(node, guard);
             Some(Removed { in_flight: moved.from.in_flight() })
         })

@@ -17,6 +17,7 @@
 use std::ptr;
 
 use crate::{
+    events::EventKind,
     node::{Node, Standing},
     resource::Resource,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
@@ -45,11 +46,34 @@ pub enum Count {
     Failed,
     RateLimited,
     Cancelled,
+    EventsEmitted,
+    EventsDropped,
 }
 
 impl Count {
     /// How many kinds there are.
-    pub const KINDS: usize = 18;
+    pub const KINDS: usize = 20;
+
+    /// The event that tells of it.
+    pub(super) const fn event(self) -> Option<EventKind> {
+        Some(match self {
+            Count::Inserted => EventKind::Inserted,
+            Count::Updated => EventKind::Updated,
+            Count::Removed => EventKind::Removed,
+            Count::Evicted => EventKind::Evicted,
+            Count::Lent => EventKind::Acquired,
+            Count::Returned => EventKind::Released,
+            Count::Excluded => EventKind::Excluded,
+            Count::Included => EventKind::Included,
+            Count::Cooled => EventKind::Cooled,
+            Count::Warmed => EventKind::Warmed,
+            Count::Ejected => EventKind::Ejected,
+            Count::Readmitted => EventKind::Readmitted,
+            Count::Drained => EventKind::Drained,
+            Count::Undrained => EventKind::Undrained,
+            _ => return None,
+        })
+    }
 }
 
 /// The published words of one shard.

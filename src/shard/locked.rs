@@ -1,12 +1,13 @@
 //! Each transition together with its consequence for the heaps and the face.
 
-use std::ptr::NonNull;
+use std::{mem::ManuallyDrop, ptr::NonNull};
 
 use super::{
-    Inner, NEVER, Room, Shard, Shortage, Ties,
+    Inner, NEVER, Pin, Room, Shard, Shortage, Ties,
     face::{Count, Face},
 };
 use crate::{
+    events,
     heap::Entry,
     node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
@@ -16,8 +17,12 @@ use crate::{
 /// A shard whose lock is held. Publishes the face when dropped, then unlocks.
 pub struct Locked<'s, R: Resource> {
     shard: &'s Shard<R>,
-    pub(super) inner: SpinGuard<'s, Inner<R>>,
+    pub(super) inner: ManuallyDrop<SpinGuard<'s, Inner<R>>>,
     writing: bool,
+    /// Events of this critical section, to be completed after it.
+    events: events::Range,
+    /// Keeps the nodes of those events alive until then; without it they are dropped.
+    pin: Option<Pin<'s>>,
 }
 
 /// One unit of capacity that was taken.
@@ -64,8 +69,38 @@ pub struct Revalued<R: Resource> {
 #[allow(unsafe_code)]
 impl<'s, R: Resource> Locked<'s, R> {
     #[inline]
-    pub(super) fn new(shard: &'s Shard<R>, inner: SpinGuard<'s, Inner<R>>) -> Self {
-        Locked { shard, inner, writing: false }
+    pub(super) fn new(shard: &'s Shard<R>, inner: SpinGuard<'s, Inner<R>>, pin: Option<Pin<'s>>) -> Self {
+        Locked {
+            shard,
+            inner: ManuallyDrop::new(inner),
+            writing: false,
+            events: events::Range::default(),
+            pin,
+        }
+    }
+
+    /// Counts what happened to `node`, and makes an event of it if anybody wants events.
+    #[inline]
+    fn tally(&mut self, count: Count, node: &Node<R>, state: State) {
+        self.face().tally(count);
+        if self.shard.events.is_some() {
+            self.emit(count, node, state);
+        }
+    }
+
+    #[cold]
+    fn emit(&mut self, count: Count, node: &Node<R>, state: State) {
+        let (Some(ring), Some(kind)) = (&self.shard.events, count.event()) else { return };
+        // SAFETY: the lock is held.
+        let emitted =
+            self.pin.is_some() && unsafe { ring.reserve(&mut self.events, kind, node, state.generation()) };
+        self.face().tally(if emitted { Count::EventsEmitted } else { Count::EventsDropped });
+    }
+
+    /// Frees the lock, and gives the pin back for another turn.
+    pub(super) fn unlock(mut self) -> Option<Pin<'s>> {
+        debug_assert!(self.events.is_empty(), "the pin is still needed");
+        self.pin.take()
     }
 
     pub(super) fn face(&self) -> &'s Face<R> {
@@ -108,7 +143,7 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     /// What is missing for `nodes` nodes in all. Every node that has a slot may become eligible.
     pub(super) fn shortage_for(&self, nodes: usize) -> Option<Shortage> {
-        let inner = &self.inner;
+        let inner = &**self.inner;
         if inner.slots.capacity() < nodes {
             return Some(inner.slots.next_segment_len().map_or(Shortage::Exhausted, Shortage::Slots));
         }
@@ -119,7 +154,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     }
 
     pub(super) fn shortage_for_cooling(&self) -> Option<Shortage> {
-        let inner = &self.inner;
+        let inner = &**self.inner;
         if inner.cooling.capacity() <= inner.cooled as usize {
             return Some(inner.cooling.next_segment_len().map_or(Shortage::Exhausted, Shortage::Cooling));
         }
@@ -149,7 +184,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     #[inline]
     fn queue(&mut self, standing: Standing, rank: u64, slot: u32) {
         let tie = self.tie();
-        let inner = &mut *self.inner;
+        let inner = &mut **self.inner;
         let entry = Entry::new(rank, tie, slot);
         let pushed = match standing {
             Standing::Eligible => inner.ready.push(entry, &mut inner.slots),
@@ -160,7 +195,7 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     #[inline]
     fn unqueue(&mut self, standing: Standing, slot: u32) {
-        let inner = &mut *self.inner;
+        let inner = &mut **self.inner;
         let position = inner.slots.position(slot);
         let entry = match standing {
             Standing::Eligible => inner.ready.remove(slot, position, &mut inner.slots),
@@ -218,7 +253,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         let rank = node.rank();
         if moved.to.is_full() {
             if is_best {
-                let inner = &mut *self.inner;
+                let inner = &mut **self.inner;
                 let _ = inner.ready.pop_min(&mut inner.slots);
             } else {
                 self.unqueue(Standing::Eligible, slot);
@@ -233,7 +268,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             }
             face.change_available(1, 0);
         }
-        face.tally(Count::Lent);
+        self.tally(Count::Lent, node, moved.to);
         Ok(Lent {
             node: NonNull::from(node),
             value: node.value_ptr(),
@@ -248,7 +283,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     fn requeue(&mut self, slot: u32, rank: u64, used: bool) {
         let position = self.inner.slots.position(slot);
         let tie = if used { self.tie() } else { self.inner.ready.get(slot, position).tie() };
-        let inner = &mut *self.inner;
+        let inner = &mut **self.inner;
         let _ = inner.ready.replace(position, Entry::new(rank, tie, slot), &mut inner.slots);
     }
 
@@ -287,15 +322,17 @@ impl<'s, R: Resource> Locked<'s, R> {
                 && cool
             {
                 let _ = self.note_cooling(node, moved, deadline);
-                face.tally(Count::Cooled);
             }
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, before.limit, owned);
             garbage.node = self.release_if_spent(node, moved.to);
         }
-        face.tally(Count::Returned);
+        self.tally(Count::Returned, node, moved.to);
+        if cool {
+            self.tally(Count::Cooled, node, moved.to);
+        }
         if let Some(outcome) = outcome {
-            face.tally(outcome);
+            self.face().tally(outcome);
         }
         (garbage, moved)
     }
@@ -411,7 +448,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             self.requeue(owned.slot, rank, false);
         }
         self.follow(node, moved, before, owned);
-        self.face().tally(Count::Updated);
+        self.tally(Count::Updated, node, moved.to);
         Ok(Revalued { moved, garbage: Garbage { node: None, value: (!claimed).then_some(old) } })
     }
 
@@ -432,7 +469,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         // A staged node is not counted before it is visible.
         self.face().add_standing(Standing::Staged, 1);
         self.follow(node, moved, owned.limit, owned);
-        self.face().tally(Count::Inserted);
+        self.tally(Count::Inserted, node, moved.to);
         Ok(moved)
     }
 
@@ -461,7 +498,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         if moved.from.is_held(Hold::Cooling) {
             self.inner.cooled -= 1;
         }
-        self.face().tally(count);
+        self.tally(count, node, moved.to);
         Ok(moved)
     }
 
@@ -493,7 +530,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         if changed {
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, owned.limit, owned);
-            self.face().tally(Count::Cooled);
+            self.tally(Count::Cooled, node, moved.to);
         }
         Ok(changed)
     }
@@ -525,7 +562,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         if moved.from != moved.to {
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, owned.limit, owned);
-            self.face().tally(count);
+            self.tally(count, node, moved.to);
         }
     }
 
@@ -565,11 +602,11 @@ impl<'s, R: Resource> Locked<'s, R> {
 }
 
 impl<R: Resource> Drop for Locked<'_, R> {
-    /// F3 and F4 of the face's protocol; the lock is freed right after.
+    /// F3 and F4 of the face's protocol; then the lock is freed; then events are completed, which runs user code.
     #[inline]
     fn drop(&mut self) {
         if self.writing {
-            let inner = &*self.inner;
+            let inner = &**self.inner;
             let (rank, best) = match inner.ready.peek_min() {
                 Some(entry) => {
                     let node = inner.slots.node(entry.slot());
@@ -579,6 +616,20 @@ impl<R: Resource> Drop for Locked<'_, R> {
             };
             let earliest = inner.cooling.peek_min().map_or(NEVER, |entry| entry.rank());
             self.shard.face.end_write(rank, best, earliest);
+        }
+        // SAFETY: dropped once, here, and not used again.
+        #[allow(unsafe_code)]
+        unsafe {
+            ManuallyDrop::drop(&mut self.inner)
+        };
+        if !self.events.is_empty()
+            && let Some(ring) = &self.shard.events
+        {
+            // SAFETY: the lock is free, the range is of this critical section, and there are events only with a pin.
+            #[allow(unsafe_code)]
+            unsafe {
+                ring.publish(self.events)
+            };
         }
     }
 }

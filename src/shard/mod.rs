@@ -34,7 +34,9 @@ pub use locked::{Garbage, Lent, Locked};
 pub use staged::{Roster, Run};
 
 use crate::{
+    events,
     heap::{MinMaxHeap, Queue, Segment},
+    lookup::{DefaultReclaim, Reclaim},
     node::Node,
     resource::Resource,
     sync::{SpinLock, atomic::AtomicPtr},
@@ -57,7 +59,11 @@ pub struct Shard<R: Resource> {
     face: Face<R>,
     lock: SpinLock<Inner<R>>,
     index: u32,
+    events: Option<events::Ring<R>>,
 }
+
+/// A section in which nodes and values found by this thread stay allocated.
+pub type Pin<'a> = <DefaultReclaim as Reclaim>::Guard<'a>;
 
 /// What the lock guards.
 struct Inner<R: Resource> {
@@ -93,7 +99,8 @@ pub enum Shortage {
 
 impl<R: Resource> Shard<R> {
     /// An empty shard.
-    pub fn new(index: u32, ties: Ties) -> Self {
+    /// An empty shard whose ring has room for so many events; 0 for no ring.
+    pub fn new(index: u32, ties: Ties, events: usize) -> Self {
         Shard {
             face: Face::new(),
             lock: SpinLock::new(Inner {
@@ -106,6 +113,7 @@ impl<R: Resource> Shard<R> {
                 staged: None,
             }),
             index,
+            events: (events > 0).then(|| events::Ring::new(events, index)),
         }
     }
 
@@ -121,54 +129,68 @@ impl<R: Resource> Shard<R> {
         self.face.best()
     }
 
-    /// Takes the lock, waiting for it.
-    #[inline]
-    pub fn lock(&self) -> Locked<'_, R> {
-        Locked::new(self, self.lock.lock())
+    /// The events, if anybody wants them.
+    pub fn events(&self) -> Option<&events::Ring<R>> {
+        self.events.as_ref()
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock, waiting for it, for something that makes no event.
     #[inline]
-    pub fn try_lock(&self) -> Option<Locked<'_, R>> {
-        self.lock.try_lock().map(|inner| Locked::new(self, inner))
+    pub fn lock(&self) -> Locked<'_, R> {
+        self.lock_pinned(None)
+    }
+
+    /// Takes the lock, waiting for it. `pin` is needed if the shard has a ring: see [`Locked`].
+    #[inline]
+    pub fn lock_pinned<'s>(&'s self, pin: Option<Pin<'s>>) -> Locked<'s, R> {
+        Locked::new(self, self.lock.lock(), pin)
+    }
+
+    /// Takes the lock if it is free. `pin` as for [`lock_pinned`](Self::lock_pinned).
+    #[inline]
+    pub fn try_lock<'s>(&'s self, pin: Option<Pin<'s>>) -> Option<Locked<'s, R>> {
+        self.lock.try_lock().map(|inner| Locked::new(self, inner, pin))
     }
 
     /// Takes the lock with room for one more node, made outside the lock.
     ///
     /// `None` if the shard cannot hold another one.
     pub fn lock_with_slot(&self) -> Option<Locked<'_, R>> {
-        self.lock_with(|locked| locked.shortage_for_slot())
+        self.lock_with(None, |locked| locked.shortage_for_slot())
     }
 
     /// Takes the lock with room for one more node to cool, made outside the lock.
-    pub fn lock_with_cooling(&self) -> Locked<'_, R> {
-        self.lock_with(|locked| locked.shortage_for_cooling())
+    pub fn lock_with_cooling<'s>(&'s self, pin: Option<Pin<'s>>) -> Locked<'s, R> {
+        self.lock_with(pin, |locked| locked.shortage_for_cooling())
             .expect("no more nodes cool than there are slots")
     }
 
     /// Makes room for `nodes` nodes.
     pub fn reserve(&self, nodes: usize) {
-        drop(self.lock_with(|locked| locked.shortage_for(nodes)));
+        drop(self.lock_with(None, |locked| locked.shortage_for(nodes)));
     }
 
-    fn lock_with(&self, shortage: impl Fn(&Locked<'_, R>) -> Option<Shortage>) -> Option<Locked<'_, R>> {
-        let mut locked = self.lock();
+    fn lock_with<'s>(
+        &'s self,
+        pin: Option<Pin<'s>>,
+        shortage: impl Fn(&Locked<'s, R>) -> Option<Shortage>,
+    ) -> Option<Locked<'s, R>> {
+        let mut locked = self.lock_pinned(pin);
         // Ends: each turn adds a segment, or finds that somebody else has.
         while let Some(short) = shortage(&locked) {
-            drop(locked);
             // Allocation and its first writes happen here, with the lock free.
+            let pin = locked.unlock();
             let room = match short {
                 Shortage::Slots(len) => Room::Slots(SlotSegment::new(len)),
                 Shortage::Ready(len) => Room::Ready(Segment::new(len)),
                 Shortage::Cooling(len) => Room::Cooling(Segment::new(len)),
                 Shortage::Exhausted => return None,
             };
-            locked = self.lock();
-            let surplus = locked.add_room(room);
-            if surplus.is_some() {
-                drop(locked);
+            locked = self.lock_pinned(pin);
+            if let Some(surplus) = locked.add_room(room) {
+                let pin = locked.unlock();
                 drop(surplus);
-                locked = self.lock();
+                locked = self.lock_pinned(pin);
             }
         }
         Some(locked)
