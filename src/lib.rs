@@ -42,7 +42,7 @@
 //! |---|---|
 //! | lend | [`acquire`](Scheduler::acquire), [`acquire_key`](Scheduler::acquire_key), [`acquire_where`](Scheduler::acquire_where), [`acquire_excluding`](Scheduler::acquire_excluding), [`acquire_by_affinity`](Scheduler::acquire_by_affinity), [`acquire_many`](Scheduler::acquire_many); each also `_owned` |
 //! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
-//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot) |
+//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`take_events`](Scheduler::take_events) |
 //! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
 //! | hold | [`exclude`](Scheduler::exclude) / [`include`](Scheduler::include), [`cool`](Scheduler::cool) / [`warm`](Scheduler::warm), [`eject`](Scheduler::eject) / [`readmit`](Scheduler::readmit), [`drain`](Scheduler::drain) / [`undrain`](Scheduler::undrain) |
 //!
@@ -56,7 +56,8 @@
 //! * **No user code under a lock.** Not a comparison, a hash, a clone, a drop or a closure. Each callback may panic: every
 //!   lock is free then and no resource is lost. The one exception to "under no lock" is named at
 //!   [`insert_batch`](Scheduler::insert_batch): other batches wait while the keys' `Eq` runs.
-//! * **Exact counts.** [`Stats`] are counted where the change happens.
+//! * **Exact counts.** [`Stats`] are counted where the change happens, not made of [`Event`]s. Events may find no room; each
+//!   that is dropped is counted, and shows as a gap in the sequence.
 //!
 //! # Order
 //!
@@ -71,13 +72,14 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cli` | the command-line tool, with its dependencies |
-//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`] |
+//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to `crossbeam-epoch` |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
 //!
-//! * Nothing waits: no queue of waiters, timeouts or `async`. No observers and no metrics export, no worker pool. The
+//! * Nothing waits: no queue of waiters, timeouts or `async`. No observers (events are taken out, not delivered), no metrics export, no
+//!   worker pool. The
 //!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
 //! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
 //! * A shard holds at most 16,777,215 resources, a resource at most [`Capacity::MAX`] leases, also if unlimited.
