@@ -23,15 +23,12 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    panic::{self, AssertUnwindSafe},
-    ptr::NonNull,
-};
+use std::ptr::NonNull;
 
 use super::{Event, EventKind};
 use crate::{
     lookup::Keyed,
-    node::Node,
+    node::{Node, quietly},
     resource::Resource,
     sync::{
         CachePadded, Mutex, UnsafeCell,
@@ -161,15 +158,9 @@ impl<R: Resource> Ring<R> {
                 let body = unsafe { &mut *body };
                 let node = body.as_ref().expect("written by V2").node;
                 // SAFETY: the caller keeps the nodes alive.
-                let key = panic::catch_unwind(AssertUnwindSafe(|| unsafe { node.as_ref() }.key().clone()));
-                match (key, &mut *body) {
-                    (Ok(key), Some(body)) => body.key = Some(key),
-                    (Err(payload), body) => {
-                        // Its drop may panic as well.
-                        std::mem::forget(payload);
-                        *body = None;
-                    }
-                    (Ok(_), None) => {}
+                let key = quietly(|| unsafe { node.as_ref() }.key().clone());
+                if let Some(body) = body {
+                    body.key = key;
                 }
             });
             // Release: pairs with the Acquire of W1: whoever sees the stamp sees the event.

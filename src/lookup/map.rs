@@ -232,6 +232,14 @@ where
         items
     }
 
+    /// Completes a resize that is going on, if any, in one go.
+    ///
+    /// Never necessary. While a resize is under way, lookups read two tables; it goes on with every insertion and
+    /// removal, and stands still without them. Worth calling after a bulk load that only lookups follow.
+    pub fn finish_resize(&self, guard: &C::Guard<'_>) {
+        self.finish_resize_now(guard);
+    }
+
     /// Counts what there is.
     pub fn statistics(&self, guard: &C::Guard<'_>) -> Statistics {
         let root = self.root(guard);

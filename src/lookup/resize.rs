@@ -48,6 +48,13 @@ where
         }
     }
 
+    /// Moves all that is left, if a resize is going on.
+    pub(super) fn finish_resize_now(&self, guard: &C::Guard<'_>) {
+        if let Some(next) = raw::table(&self.root(guard).next, guard) {
+            self.finish_resize_into(next, guard);
+        }
+    }
+
     /// Makes sure that no table is moving into `next` any more: moves all that is left of it.
     fn finish_resize_into(&self, next: &Table<T>, guard: &C::Guard<'_>) {
         let root = self.root(guard);
@@ -62,6 +69,7 @@ where
     /// Moves one chunk of `table`, if there is one that nobody has in hand.
     pub(super) fn help(&self, table: &Table<T>, next: &Table<T>, guard: &C::Guard<'_>) {
         let Some(chunk) = table.claim_chunk() else { return };
+        read_ahead(table, chunk.clone(), guard);
         let moved = chunk.filter(|&index| self.move_slot(table, next, index, guard) == Left::Moved).count();
         if let Some(moved) = table.chunk_moved(moved) {
             self.promote(table, next, moved, guard);
@@ -130,6 +138,19 @@ where
             raw::retire_table(old, guard);
         }
     }
+}
+
+/// Reads the hashes of a chunk's items. Alone, these loads overlap; between the exchanges that follow, each would be a
+/// cache miss that everything waits for.
+fn read_ahead<T: Keyed, G: Guard>(table: &Table<T>, chunk: std::ops::Range<usize>, guard: &G) {
+    if cfg!(any(loom, shuttle)) {
+        return;
+    }
+    let hashes = chunk.filter_map(|index| match Loaded::load(table.slot(index), guard).content() {
+        Content::Item(item) => Some(item.hash()),
+        _ => None,
+    });
+    std::hint::black_box(hashes.fold(0, u64::wrapping_add));
 }
 
 /// One step of a slot. AcqRel: Release pairs with the Acquire loads of slots.

@@ -265,6 +265,18 @@ impl<R: Resource> Drop for Node<R> {
     }
 }
 
+/// Runs user code whose panic must stop here; `None` if it did panic.
+pub fn quietly<T>(f: impl FnOnce() -> T) -> Option<T> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    caught
+        .map_err(|payload| {
+            // The payload is user code as well. If its drop panics, what that leaves is leaked.
+            let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload)));
+            dropped.map_err(std::mem::forget)
+        })
+        .ok()
+}
+
 /// Frees a box that was retired; a panicking `Drop` of the user's value stops here.
 ///
 /// It would otherwise unwind through whichever thread happens to collect garbage, or out of a node's own `Drop`.
@@ -275,9 +287,5 @@ impl<R: Resource> Drop for Node<R> {
 pub unsafe fn free<T>(pointer: *mut T) {
     // SAFETY: passed on to the caller. The box frees its memory even if the value's `Drop` panics.
     let owned = unsafe { Box::from_raw(pointer) };
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(owned)));
-    if let Err(payload) = dropped {
-        // The payload's own drop may panic as well.
-        std::mem::forget(payload);
-    }
+    let _ = quietly(|| drop(owned));
 }

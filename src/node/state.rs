@@ -24,6 +24,7 @@
 //! | transition | from | to | who |
 //! |---|---|---|---|
 //! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter, or anyone who helps |
+//! | [`abort`](NodeState::abort) | `STAGED` | `REMOVED`, generation + 1 | inserter that undoes |
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
 //! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
 //! | [`hold`](NodeState::hold) | not `STAGED`, not `REMOVED` | that hold set | anyone |
@@ -265,6 +266,16 @@ impl NodeState {
     /// `STAGED` -> visible. Refused if somebody helped before.
     pub fn admit(&self) -> Result<Moved, Refused> {
         self.transition(|state| state.is_staged().then(|| state.without(flag::STAGED)))
+    }
+
+    /// `STAGED` -> `REMOVED`: the insertion is undone. It never was visible.
+    ///
+    /// Not the same as forgetting it: whoever still holds the node must be able to tell it from a member of a later batch
+    /// with the same number.
+    pub fn abort(&self) -> Result<Moved, Refused> {
+        self.transition(|state| {
+            state.is_staged().then(|| state.without(flag::STAGED).with(flag::REMOVED).next_generation())
+        })
     }
 
     /// Takes one unit of capacity of a resource that nothing stands in the way of.

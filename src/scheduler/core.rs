@@ -60,6 +60,13 @@ unsafe impl<R: Resource> Send for Held<R> {}
 #[allow(unsafe_code)]
 unsafe impl<R: Resource> Sync for Held<R> {}
 
+/// A resource whose load has changed, and which is to be ranked anew.
+struct Load<'a, R: Resource> {
+    node: NonNull<Node<R>>,
+    state: State,
+    guard: Pin<'a>,
+}
+
 impl<R: Resource> Held<R> {
     pub fn new(lent: &Lent<R>) -> Self {
         Held { node: lent.node, value: lent.value, token: None, exclusive: lent.exclusive }
@@ -126,7 +133,8 @@ impl<R: Resource> Core<R> {
 
     /// The moment that is `duration` from now.
     pub fn after(&self, duration: std::time::Duration) -> u64 {
-        Timestamp::from_nanos(self.now()).saturating_add(duration).as_nanos()
+        // One less than "never": it is a moment, if a late one.
+        Timestamp::from_nanos(self.now()).saturating_add(duration).as_nanos().min(NEVER - 1)
     }
 
     /// Retires what nobody reaches any more. Must not run under a shard's lock: it may run other garbage's `Drop`.
@@ -177,22 +185,20 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// Warms up what is due at `now` in every shard that is not busy; in all of them if `wait`.
+    /// Warms up some of what is due at `now` in every shard that is not busy; in all of them if `wait`. The next call does
+    /// the next few.
     #[cold]
     pub fn thaw(&self, now: u64, wait: bool) {
         // AcqRel: pairs with `note_earliest`; outcomes there.
         self.earliest.swap(NEVER, Ordering::AcqRel);
         let mut earliest = NEVER;
         for shard in &self.shards {
-            while shard.face().earliest() <= now {
-                let Some(mut locked) =
-                    (if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) })
-                else {
-                    break;
-                };
-                // A few at a time, so that the lock is not held longer than for other operations.
-                if locked.thaw(now, THAW_AT_ONCE) < THAW_AT_ONCE {
-                    break;
+            if shard.face().earliest() <= now {
+                let locked =
+                    if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) };
+                if let Some(mut locked) = locked {
+                    // A few at a time: neither the lock nor the caller is held up by how many are due.
+                    let _ = locked.thaw(now, THAW_AT_ONCE);
                 }
             }
             earliest = earliest.min(shard.face().earliest());
@@ -221,7 +227,10 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn end(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
         match held.token {
-            None => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
+            None => {
+                let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
+                self.rerank_returned(load);
+            }
             Some(token) => self.end_pinned(held, token, deadline, outcome),
         }
     }
@@ -229,11 +238,14 @@ impl<R: Resource> Core<R> {
     /// A guard whose token was given out: somebody may have returned the unit already; the pin ends in any case.
     #[cold]
     fn end_pinned(&self, held: &Held<R>, token: (u32, u32), deadline: Option<u64>, outcome: Option<Count>) {
-        if self.tokens.redeem(self.tokens.token(token.0, token.1)).is_ok() {
-            self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
-        }
+        let load = self
+            .tokens
+            .redeem(self.tokens.token(token.0, token.1))
+            .ok()
+            .and_then(|_| self.give_back(held.node, held.value, held.exclusive, deadline, outcome));
         let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
         self.retire(garbage);
+        self.rerank_returned(load);
     }
 
     /// Ends a lease: by its token.
@@ -244,7 +256,8 @@ impl<R: Resource> Core<R> {
         outcome: Option<Count>,
     ) -> Result<(), ReleaseError> {
         let Ticket { node, value, exclusive } = self.tokens.redeem(token)?;
-        self.give_back(node, value, exclusive, deadline, outcome);
+        let load = self.give_back(node, value, exclusive, deadline, outcome);
+        self.rerank_returned(load);
         Ok(())
     }
 
@@ -258,6 +271,7 @@ impl<R: Resource> Core<R> {
         (deadline, Some(outcome_count(outcome)))
     }
 
+    /// Returns the unit. What is left to do, because it runs user code, is [`Core::rerank_returned`], after everything else.
     #[allow(unsafe_code)]
     fn give_back(
         &self,
@@ -266,36 +280,42 @@ impl<R: Resource> Core<R> {
         exclusive: bool,
         deadline: Option<u64>,
         outcome: Option<Count>,
-    ) {
+    ) -> Option<Load<'_, R>> {
         // A resource that is ranked by its load is read once more after the unlock, when others may already have removed
         // it. Pinned before the lock is taken, because pinning may run other garbage's `Drop`.
-        let guard = (!exclusive).then(|| self.pin());
+        let mut guard = if exclusive { None } else { Some(self.pin()) };
         // SAFETY: rule 5 of `node`: the unit of capacity that is given back below has kept it until here.
-        let node = unsafe { node.as_ref() };
-        let shard = self.home(node);
-        let mut locked = if deadline.is_some() {
-            shard.lock_with_cooling(self.pin_for_events())
-        } else {
-            self.lock(shard)
+        let alive = unsafe { node.as_ref() };
+        let shard = self.home(alive);
+        let lock = || match deadline {
+            Some(_) => shard.lock_with_cooling(self.pin_for_events()),
+            None => self.lock(shard),
         };
-        let (garbage, moved) = locked.give_back(node, value, deadline, outcome);
+        let mut locked = lock();
+        if guard.is_none() && locked.details(alive).limit != 1 {
+            // An update has given it more units since it was lent.
+            drop(locked);
+            guard = Some(self.pin());
+            locked = lock();
+        }
+        let (garbage, moved) = locked.give_back(alive, value, deadline, outcome);
         drop(locked);
-        if deadline.is_some() || moved.to.is_held(node::Hold::Cooling) {
+        if moved.to.is_held(node::Hold::Cooling) {
             self.note_earliest(shard);
         }
-        let gone = garbage.node.is_some() || moved.to.is_removed();
         self.retire(garbage);
-        if let Some(guard) = guard
-            && !gone
-        {
-            self.rerank_returned(node, moved.to, &guard);
-        }
+        let guard = guard.filter(|_| !moved.to.is_removed())?;
+        Some(Load { node, state: moved.to, guard })
     }
 
     /// Gives the resource the rank of its load after a return. Runs user code, maybe inside a `Drop`.
-    fn rerank_returned(&self, node: &Node<R>, state: State, guard: &Pin<'_>) {
+    fn rerank_returned(&self, load: Option<Load<'_, R>>) {
+        let Some(Load { node, state, guard }) = load else { return };
+        // SAFETY: rule 5 of `node`: the guard is older than the return, before which the node was not spent.
+        #[allow(unsafe_code)]
+        let node = unsafe { node.as_ref() };
         let rerank = || {
-            let rank = node.value(guard).resource().priority(state.in_flight()).rank();
+            let rank = node.value(&guard).resource().priority(state.in_flight()).rank();
             // A hint: `rerank` looks again under the lock.
             if rank != node.rank() {
                 self.home(node).lock().rerank(node, state, rank);
@@ -303,9 +323,7 @@ impl<R: Resource> Core<R> {
         };
         if std::thread::panicking() {
             // A second panic would abort the process. The resource keeps the rank it had.
-            if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(rerank)) {
-                std::mem::forget(payload);
-            }
+            let _ = node::quietly(rerank);
         } else {
             rerank();
         }
@@ -314,12 +332,16 @@ impl<R: Resource> Core<R> {
     /// The word of a node that a lookup found, if it is visible: not removed, and not part of a batch to come.
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
-        let state = node.state.load();
-        if state.is_removed() || (state.is_staged() && !self.roster.is_committed(node.batch())) {
-            None
-        } else {
-            Some(state)
+        let mut state = node.state.load();
+        if state.is_staged() {
+            if !self.roster.is_committed(node.batch()) {
+                return None;
+            }
+            // The number may be that of an earlier batch, which was undone: then its abort happened before the commit that
+            // we have just seen, and this load sees it.
+            state = node.state.load();
         }
+        (!state.is_removed()).then_some(state)
     }
 
     /// The visible node with this key.
@@ -347,6 +369,7 @@ impl<R: Resource> Core<R> {
     }
 
     /// Panics unless the whole structure is consistent. Nothing else may be going on.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
     pub fn check_invariants(&self) -> crate::shard::Tally {
         let mut sum = crate::shard::Tally::default();
         for shard in &self.shards {
@@ -380,7 +403,12 @@ impl<R: Resource> ShardView for Core<R> {
 
     #[inline]
     fn best_rank(&self, shard: usize) -> Option<u64> {
-        self.shards[shard].face().best_rank()
+        let face = self.shards[shard].face();
+        let ready = face.best_rank();
+        if face.staged() == 0 || !self.roster.is_committed(face.staged()) {
+            return ready;
+        }
+        Some(ready.unwrap_or(u64::MAX).min(face.staged_rank()))
     }
 
     #[inline]

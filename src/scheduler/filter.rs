@@ -106,7 +106,8 @@ impl<R: Resource> Core<R> {
         self.shards.iter().try_fold(0u64, |sum, shard| Some(sum.wrapping_add(shard.face().begin_read()?)))
     }
 
-    /// W1: the best accepted of the best few of each shard.
+    /// W1: the best accepted of the best few of each shard; nothing if a shard that was not looked through may have a
+    /// better one.
     fn lend_best_where<'a>(
         &'a self,
         shards: impl Iterator<Item = &'a Shard<R>>,
@@ -114,6 +115,8 @@ impl<R: Resource> Core<R> {
         guard: &Pin<'_>,
     ) -> Option<Lent<R>> {
         let mut best: Option<(u64, &Node<R>)> = None;
+        // The best rank from which on there may be acceptable ones that were not offered.
+        let mut unseen = None;
         for shard in shards {
             let mut few: [Option<&Node<R>>; Best::MAX] = [None; Best::MAX];
             {
@@ -123,15 +126,20 @@ impl<R: Resource> Core<R> {
                     *place = Some(node);
                 }
             }
-            for node in few.into_iter().flatten() {
-                let rank = node.rank();
-                if best.is_some_and(|(least, _)| rank >= least) {
-                    break;
+            let mut last = 0;
+            let settled = few.into_iter().flatten().any(|node| {
+                last = node.rank();
+                if best.is_some_and(|(least, _)| last >= least) {
+                    return true;
                 }
-                if accepts(node, guard) {
-                    best = Some((rank, node));
-                    break;
+                let accepted = accepts(node, guard);
+                if accepted {
+                    best = Some((last, node));
                 }
+                accepted
+            });
+            if !settled && few[Best::MAX - 1].is_some() {
+                unseen = Some(unseen.map_or(last, |least: u64| least.min(last)));
             }
         }
         let (_, node) = best?;

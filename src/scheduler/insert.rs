@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! I1  ask the resource for key, capacity, rank, home (user code; nothing is changed yet)
-//! I2  roster += 1, or make room by the overflow rule
+//! I2  roster += 1, or make room by the overflow rule (not for a key that is there already)
 //! I3  seat the node: a slot of its home shard, under the lock, STAGED; room for its heap entry is made
 //! I4  link it into the lookup (user code: Eq). The key exists: undo I3 and I2
 //! I5  admit it under the home lock: STAGED -> eligible, into the heap              <- visible by key and to acquire
@@ -159,16 +159,20 @@ impl<R: Resource> Core<R> {
     }
 
     /// I2. Evicts for the newcomer if the overflow rule says so.
-    fn count_in(&self, rank: u64) -> Result<Counted<'_, R>, usize> {
+    fn count_in(&self, draft: &Draft<R>) -> Result<Counted<'_, R>, InsertError<R::Key>> {
         let (max, overflow) = self.max_resources.unwrap_or((u32::MAX, Overflow::Reject));
         loop {
             if self.roster.add(max).is_ok() {
                 return Ok(Counted(self));
             }
-            let made_room =
-                overflow == Overflow::EvictWorst && self.evict(|worst| worst.rank() > rank).is_some();
+            // I4 would find it, but by then somebody would have been evicted for nothing.
+            if self.find(draft.hash, &draft.key, &self.pin()).is_some() {
+                return Err(InsertError::Duplicate { key: draft.key.clone() });
+            }
+            let made_room = overflow == Overflow::EvictWorst
+                && self.evict(|worst| (worst.rank() > draft.rank).then_some(())).is_some();
             if !made_room {
-                return Err(max as usize);
+                return Err(InsertError::Full { key: draft.key.clone(), max: max as usize });
             }
         }
     }
@@ -176,18 +180,15 @@ impl<R: Resource> Core<R> {
     /// I2 to I5.
     fn insert(&self, draft: Draft<R>) -> Result<(), Rejected<R, InsertError<R::Key>>> {
         let home = match self.wanted_home(&draft) {
-            Ok(home) => home.unwrap_or_else(|| self.balanced_home(draft.hash)),
+            Ok(home) => home,
             Err(error) => return Err(Rejected { returned: draft.resource, error }),
         };
-        let counted = match self.count_in(draft.rank) {
+        let counted = match self.count_in(&draft) {
             Ok(counted) => counted,
-            Err(max) => {
-                return Err(Rejected {
-                    error: InsertError::Full { key: draft.key, max },
-                    returned: draft.resource,
-                });
-            }
+            Err(error) => return Err(Rejected { returned: draft.resource, error }),
         };
+        // After an eviction, which may have made another shard the emptiest.
+        let home = home.unwrap_or_else(|| self.balanced_home(draft.hash));
         let seated = match Seated::new(self, draft, home, 0) {
             Ok(seated) => seated,
             Err(draft) => {
@@ -265,14 +266,14 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// Evicts the worst eligible resource of the fleet if `condition` says yes to it. Answers with its key.
-    pub(super) fn evict(&self, condition: impl Fn(&Node<R>) -> bool) -> Option<R::Key> {
+    /// Evicts the worst eligible resource of the fleet, unless `judge` answers `None` about it. Passes the answer on.
+    ///
+    /// `judge` may run user code: it comes before anything is changed.
+    pub(super) fn evict<T>(&self, judge: impl Fn(&Node<R>) -> Option<T>) -> Option<T> {
         let guard = self.pin();
         loop {
             let node = self.worst(&guard)?;
-            if !condition(node) {
-                return None;
-            }
+            let judgement = judge(node)?;
             let shard = self.home(node);
             let mut locked = self.lock(shard);
             // It must still be the worst of its shard, and eligible.
@@ -281,7 +282,7 @@ impl<R: Resource> Core<R> {
             {
                 drop(locked);
                 self.forget(node, &guard);
-                return Some(node.key().clone());
+                return Some(judgement);
             }
         }
     }
@@ -345,10 +346,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.insert(draft)
     }
 
-    /// Removes the worst eligible resource of the fleet; answers with its key, or `None` if nothing is eligible.
+    /// Removes the worst eligible resource of the fleet; answers with its key, or `None` if nothing is eligible, or the
+    /// scheduler is closed.
     ///
     /// Blocking on one shard's lock at a time; O(shards + log n).
+    ///
+    /// # Callbacks
+    /// `Clone` of the key, and the clock while something is cooling: before anything is changed.
     pub fn evict_worst(&self) -> Option<R::Key> {
-        self.core.evict(|_| true)
+        if self.core.is_closed() {
+            return None;
+        }
+        self.core.evict(|worst| Some(worst.key().clone()))
     }
 }

@@ -12,8 +12,10 @@ use crate::{
     resource::Resource,
     ring::affinity_hash,
     shard::{NEVER, Pin, Shard},
-    strategy::ShardView,
-    sync::{Timestamp, atomic::Ordering},
+    sync::{
+        Timestamp,
+        atomic::{AtomicPtr, Ordering},
+    },
 };
 
 /// A resource's value, read without a lease. It stays as it was read while the peek lives, whatever happens to the
@@ -77,12 +79,27 @@ pub struct ResourceState<K> {
 }
 
 impl<R: Resource> Core<R> {
-    /// The best node that a shard shows.
+    /// The best node that a shard shows: of its ready heap, of a committed batch, or the first whose cooling is over.
     #[inline]
-    fn shown<'g>(&self, shard: &Shard<R>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+    fn shown<'g>(&self, shard: &Shard<R>, now: Option<u64>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        let face = shard.face();
+        let ready = self.follow(face.best(), guard);
+        if now.is_none() && face.staged() == 0 {
+            return ready;
+        }
+        let staged = face.staged();
+        let batch =
+            (staged != 0 && self.roster.is_committed(staged)).then(|| self.follow(face.staged_best(), guard));
+        let due = now.filter(|&now| face.earliest() <= now).map(|_| self.follow(face.first_due(), guard));
+        [ready, batch.flatten(), due.flatten()].into_iter().flatten().min_by_key(|node| node.rank())
+    }
+
+    /// Reads a pointer of a face.
+    #[inline]
+    fn follow<'g>(&self, pointer: &AtomicPtr<Node<R>>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
         // Acquire: pairs with the Release of the face's F3: a node that is seen is complete. It is not freed while the
         // guard lives, because it leaves the face before it is retired.
-        let node = guard.protect(shard.best(), Ordering::Acquire);
+        let node = guard.protect(pointer, Ordering::Acquire);
         guard.touch(node);
         // SAFETY: as above (rule 5 of `node`).
         #[allow(unsafe_code)]
@@ -91,33 +108,23 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// A peek at one shard, at another one that shows something if that one does not.
+    /// A peek at one shard, at all if that one shows nothing.
     #[inline]
-    fn look<'g>(&self, first: usize, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
-        let shard = self.shards.get(first)?;
-        self.shown(shard, guard).or_else(|| self.look_elsewhere(guard))
+    fn look<'g>(&self, first: usize, now: Option<u64>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        let shown = self.shards.get(first).and_then(|shard| self.shown(shard, now, guard));
+        shown.or_else(|| self.look_everywhere(now, guard))
     }
 
     #[cold]
-    fn look_elsewhere<'g>(&self, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
-        let mut by_rank: Option<(u64, &Node<R>)> = None;
-        for (i, shard) in self.shards.iter().enumerate() {
-            let rank = self.best_rank(i).unwrap_or(u64::MAX);
-            if by_rank.is_none_or(|(best, _)| rank < best)
-                && let Some(node) = self.shown(shard, guard)
-            {
-                by_rank = Some((rank, node));
-            }
-        }
-        by_rank.map(|(_, node)| node)
+    fn look_everywhere<'g>(&self, now: Option<u64>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+        self.shards.iter().filter_map(|shard| self.shown(shard, now, guard)).min_by_key(|node| node.rank())
     }
 
-    /// Warms up what is due, without waiting for a lock.
+    /// The present moment, if something that cools may be due.
     #[inline]
-    fn thaw_for_peek(&self) {
-        if self.earliest.load(Ordering::Relaxed) != NEVER {
-            self.thaw_due();
-        }
+    fn now_if_due(&self) -> Option<u64> {
+        let earliest = self.earliest.load(Ordering::Relaxed);
+        if earliest == NEVER { None } else { Some(self.now()).filter(|&now| now >= earliest) }
     }
 }
 
@@ -128,8 +135,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// this call. Answers on a closed scheduler too. `None` if no shard showed a resource.
     ///
     /// # Progress and cost
-    /// Wait-free: takes no lock that is busy, never retries; O(1), O(shards) if the chosen one shows nothing. No allocation.
-    /// While something is cooling it reads the clock, and warms up what is due in shards whose lock is free.
+    /// Wait-free: takes no lock, never retries; O(1), O(shards) if the chosen one shows nothing. No allocation. While
+    /// something is cooling it reads the clock, and takes into account, of each shard, the resource that was due first.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};
@@ -143,29 +150,30 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[inline]
     pub fn peek(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
-        core.thaw_for_peek();
-        let guard = core.pin();
+        let now = core.now_if_due();
         let first = core.selector.select(core, core.cell());
-        let value = NonNull::from(core.look(first, &guard)?.value(&guard));
+        let guard = core.pin();
+        let value = NonNull::from(core.look(first, now, &guard)?.value(&guard));
         Some(Peek::new(value, guard))
     }
 
     /// As [`peek`](Scheduler::peek), at the shard that `id` belongs to on the ring, then at the others in that id's order.
     pub fn peek_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Option<Peek<'_, R>> {
         let core = &*self.core;
-        core.thaw_for_peek();
-        let guard = core.pin();
+        let now = core.now_if_due();
         let hash = affinity_hash(id);
+        let guard = core.pin();
         let ring = core.ring.load();
-        let node = core
-            .shown(&core.shards[ring.shard_of(hash)], &guard)
-            .or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], &guard)))?;
+        let first = core.shown(&core.shards[ring.shard_of(hash)], now, &guard);
+        let node =
+            first.or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], now, &guard)))?;
         let value = NonNull::from(node.value(&guard));
         drop(ring);
         Some(Peek::new(value, guard))
     }
 
-    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards).
+    /// Looks at the worst eligible resource of the fleet. Blocking on one shard's lock at a time; O(shards). Warms up what
+    /// is due, as [`acquire`](Scheduler::acquire) does.
     pub fn peek_worst(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
         let guard = core.pin();

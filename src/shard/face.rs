@@ -86,6 +86,9 @@ pub struct Face<R: Resource> {
     earliest: AtomicU64,
     available: AtomicU64,
     staged: AtomicU32,
+    staged_rank: AtomicU64,
+    staged_best: AtomicPtr<Node<R>>,
+    first_due: AtomicPtr<Node<R>>,
     standings: [AtomicU32; Standing::COUNT],
     counts: [AtomicU64; Count::KINDS],
 }
@@ -102,6 +105,9 @@ impl<R: Resource> Face<R> {
             earliest: AtomicU64::new(NEVER),
             available: AtomicU64::new(0),
             staged: AtomicU32::new(0),
+            staged_rank: AtomicU64::new(u64::MAX),
+            staged_best: AtomicPtr::new(ptr::null_mut()),
+            first_due: AtomicPtr::new(ptr::null_mut()),
             standings: std::array::from_fn(|_| AtomicU32::new(0)),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -109,7 +115,7 @@ impl<R: Resource> Face<R> {
 
     // Readers. Relaxed throughout: each word is a hint or is validated by the sequence (R2).
 
-    /// The rank of the best eligible resource, or `None` if there is none.
+    /// The rank of the best resource in the ready heap, or `None` if there is none.
     #[inline]
     pub fn best_rank(&self) -> Option<u64> {
         if self.standing(Standing::Eligible) == 0 {
@@ -123,6 +129,11 @@ impl<R: Resource> Face<R> {
     #[inline]
     pub fn best(&self) -> &AtomicPtr<Node<R>> {
         &self.best
+    }
+
+    /// The resource whose deadline is the earliest, published like `best`; null if nothing cools by itself.
+    pub fn first_due(&self) -> &AtomicPtr<Node<R>> {
+        &self.first_due
     }
 
     /// The earliest cooling deadline of a resource that nothing else holds back; [`NEVER`] if there is none.
@@ -141,6 +152,16 @@ impl<R: Resource> Face<R> {
     #[inline]
     pub fn staged(&self) -> u32 {
         self.staged.load(Ordering::Relaxed)
+    }
+
+    /// The rank of the best of that part.
+    pub fn staged_rank(&self) -> u64 {
+        self.staged_rank.load(Ordering::Relaxed)
+    }
+
+    /// The best of that part, published like `best`.
+    pub fn staged_best(&self) -> &AtomicPtr<Node<R>> {
+        &self.staged_best
     }
 
     /// How many resources stand there.
@@ -194,17 +215,29 @@ impl<R: Resource> Face<R> {
 
     /// F3 and F4.
     #[inline]
-    pub(super) fn end_write(&self, best_rank: u64, best: *mut Node<R>, earliest: u64) {
+    pub(super) fn end_write(
+        &self,
+        best_rank: u64,
+        best: *mut Node<R>,
+        earliest: u64,
+        first_due: *mut Node<R>,
+    ) {
         self.best_rank.store(best_rank, Ordering::Relaxed);
         // Release: pairs with the Acquire of a peek. It sees a node: the node is complete.
         self.best.store(best, Ordering::Release);
         self.earliest.store(earliest, Ordering::Relaxed);
+        // Release: as for `best`.
+        self.first_due.store(first_due, Ordering::Release);
         let sequence = self.sequence.load(Ordering::Relaxed);
         // Release: pairs with R1; outcomes there.
         self.sequence.store(sequence + 1, Ordering::Release);
     }
 
-    pub(super) fn set_staged(&self, batch: u32) {
+    /// What waits to be absorbed: batch 0 for nothing.
+    pub(super) fn set_staged(&self, batch: u32, rank: u64, best: *mut Node<R>) {
+        self.staged_rank.store(rank, Ordering::Relaxed);
+        // Release: as for `best` in `end_write`.
+        self.staged_best.store(best, Ordering::Release);
         self.staged.store(batch, Ordering::Relaxed);
     }
 

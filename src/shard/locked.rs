@@ -245,6 +245,11 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     #[inline]
     fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
+        // A refusal must not look like a change to those who look without the lock.
+        let state = node.state.load();
+        if !state.is_eligible() {
+            return Err(state);
+        }
         self.write();
         let Owned { slot, limit, .. } = self.owned(node, |owned| *owned);
         // Whatever came out of the heap is validated by the word.
@@ -300,7 +305,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         outcome: Option<Count>,
     ) -> (Garbage<R>, Moved) {
         self.write();
-        let before = self.owned(node, |owned| *owned);
+        let before = self.details(node);
         let cool = deadline.is_some() && !node.state.load().is_removed();
         let moved =
             node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
@@ -312,6 +317,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             });
         }
         let face = self.face();
+        let mut cooled = false;
         if moved.from.standing() == Standing::AtCapacity && moved.to.is_eligible() {
             // By far the most common return.
             self.queue(Standing::Eligible, node.rank(), before.slot);
@@ -321,14 +327,14 @@ impl<'s, R: Resource> Locked<'s, R> {
             if let Some(deadline) = deadline
                 && cool
             {
-                let _ = self.note_cooling(node, moved, deadline);
+                cooled = self.note_cooling(node, moved, deadline);
             }
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, before.limit, owned);
             garbage.node = self.release_if_spent(node, moved.to);
         }
         self.tally(Count::Returned, node, moved.to);
-        if cool {
+        if cooled {
             self.tally(Count::Cooled, node, moved.to);
         }
         if let Some(outcome) = outcome {
@@ -607,15 +613,16 @@ impl<R: Resource> Drop for Locked<'_, R> {
     fn drop(&mut self) {
         if self.writing {
             let inner = &**self.inner;
+            let node = |slot| inner.slots.node(slot).map_or(std::ptr::null_mut(), NonNull::as_ptr);
             let (rank, best) = match inner.ready.peek_min() {
-                Some(entry) => {
-                    let node = inner.slots.node(entry.slot());
-                    (entry.rank(), node.map_or(std::ptr::null_mut(), NonNull::as_ptr))
-                }
+                Some(entry) => (entry.rank(), node(entry.slot())),
                 None => (u64::MAX, std::ptr::null_mut()),
             };
-            let earliest = inner.cooling.peek_min().map_or(NEVER, |entry| entry.rank());
-            self.shard.face.end_write(rank, best, earliest);
+            let (earliest, first_due) = match inner.cooling.peek_min() {
+                Some(entry) => (entry.rank(), node(entry.slot())),
+                None => (NEVER, std::ptr::null_mut()),
+            };
+            self.shard.face.end_write(rank, best, earliest, first_due);
         }
         // SAFETY: dropped once, here, and not used again.
         #[allow(unsafe_code)]

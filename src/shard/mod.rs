@@ -20,6 +20,7 @@
 //! | `locked` | each transition with its consequence |
 //! | `staged` | a batch that becomes visible at once |
 
+#[cfg(any(test, loom, shuttle, feature = "internals"))]
 mod check;
 mod face;
 mod locked;
@@ -28,6 +29,7 @@ mod staged;
 
 use std::ptr::NonNull;
 
+#[cfg(any(test, loom, shuttle, feature = "internals"))]
 pub use check::Tally;
 pub use face::{Count, Face, NEVER};
 pub use locked::{Garbage, Lent, Locked};

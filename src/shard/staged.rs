@@ -16,7 +16,12 @@
 //!
 //! * by key: a `STAGED` node whose batch is committed counts as found; who wants to change it absorbs first;
 //! * by acquiring: whoever locks a shard with a committed run absorbs a piece before looking at the heap, and a shard
-//!   that still holds a committed run is never counted as empty.
+//!   that still holds a committed run is never counted as empty. The best of the run is on the shard's face, so that
+//!   strategies and peeks take it into account.
+//!
+//! A batch that is undone (a key exists, no room, a panic) aborts its nodes, `STAGED -> REMOVED`, before the lookup forgets
+//! them: its number is used again, and a reader that still holds such a node must not take it for a member of that later
+//! batch.
 //!
 //! Before B4 a staged node is invisible: not found by key, not in a heap, not counted.
 
@@ -130,15 +135,16 @@ impl<R: Resource> Locked<'_, R> {
         debug_assert!(self.inner.staged.is_none(), "one batch at a time");
         // The sequence moves, so that an acquire that found the shard empty looks again after B4.
         self.write();
-        self.face().set_staged(run.batch);
         self.inner.staged = Some(run);
+        self.show_staged();
     }
 
     /// The run, to be dropped outside the lock: after B5, or when the batch is undone.
     pub fn unstage(&mut self) -> Option<Box<Run<R>>> {
         self.write();
-        self.face().set_staged(0);
-        self.inner.staged.take()
+        let run = self.inner.staged.take();
+        self.show_staged();
+        run
     }
 
     /// B5: admits up to `budget` nodes of a committed run. Answers whether the run is used up, or not committed.
@@ -160,11 +166,20 @@ impl<R: Resource> Locked<'_, R> {
             let admitted = self.admit(unsafe { node.as_ref() });
             debug_assert!(admitted.is_ok(), "a staged node is admitted once, under this lock");
         }
-        let used_up = self.inner.staged.as_ref().is_none_or(|run| run.is_empty());
-        if used_up {
-            self.face().set_staged(0);
+        self.write();
+        self.show_staged();
+        self.inner.staged.as_ref().is_none_or(|run| run.is_empty())
+    }
+
+    /// Publishes what is left of the run. After its nodes were admitted, before the lock is free: so a node is on this
+    /// part of the face only while it is staged.
+    fn show_staged(&self) {
+        let face = self.face();
+        match self.inner.staged.as_ref().and_then(|run| Some((run.batch, *run.nodes.get(run.next)?))) {
+            // SAFETY: a node in a run is not spent (rule 5 of `node`).
+            Some((batch, node)) => face.set_staged(batch, unsafe { node.as_ref() }.rank(), node.as_ptr()),
+            None => face.set_staged(0, u64::MAX, std::ptr::null_mut()),
         }
-        used_up
     }
 }
 

@@ -365,10 +365,27 @@ fn remove_reinsert_insert() {
     });
 }
 
+/// One thread moves everything and makes the next table the root; a reader comes to the items through the new root only.
+#[test]
+fn get_through_a_new_root() {
+    loom::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        (1..4).for_each(|key| assert!(fixture.insert(2 * key, spread)));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(7, spread));
+            fixture.map.finish_resize(&fixture.map.pin());
+        });
+        assert!(fixture.get(4, spread), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, spread, &[2, 4, 6, 7], 4);
+    });
+}
+
 /// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
-/// whose late steps must do no harm.
+/// whose late steps must do no harm. The other's chains do not touch that chunk, so nothing but the rule that the first
+/// table must have been left before the second can be makes it move the item there.
 ///
-/// One preemption is all that the story needs, and all that its length allows.
+/// One preemption is all that the story needs.
 #[test]
 fn stalled_helper() {
     let mut builder = loom::model::Builder::new();
@@ -376,13 +393,13 @@ fn stalled_helper() {
     builder.max_branches = 5_000;
     builder.check(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
+        assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| {
-            (3..6).for_each(|key| assert!(fixture.insert(key, crowded), "{key} is new"))
+            (5..8).for_each(|key| assert!(fixture.insert(key, spread), "{key} is new"))
         });
-        assert!(fixture.insert(2, crowded));
+        assert!(fixture.insert(4, spread));
         join(other);
-        assert!(fixture.get(1, crowded), "it is there all the time");
+        assert!(fixture.get(1, spread), "it is there all the time");
         let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
         assert_eq!(fixture.free_all(), 5);
     });

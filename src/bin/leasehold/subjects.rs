@@ -37,13 +37,23 @@ pub trait Run {
     fn finish(self: Box<Self>) -> Statistics;
 }
 
-impl<'a, L: Lend<Server> + 'a> Run for Simulation<'a, L> {
+/// A simulation whose events somebody takes out as time goes by.
+struct Observed<'a, L: Lend<Server>> {
+    simulation: Simulation<'a, L>,
+    lender: &'a L,
+    take_events: fn(&L),
+}
+
+impl<'a, L: Lend<Server> + 'a> Run for Observed<'a, L> {
     fn arrive(&mut self, request: Request) {
-        Simulation::arrive(self, request);
+        self.simulation.arrive(request);
+        (self.take_events)(self.lender);
     }
 
     fn finish(self: Box<Self>) -> Statistics {
-        Simulation::finish(*self)
+        let statistics = self.simulation.finish();
+        (self.take_events)(self.lender);
+        statistics
     }
 }
 
@@ -51,7 +61,13 @@ struct Named<L> {
     name: String,
     lender: L,
     clock: Arc<ManualClock>,
-    events: fn(&L) -> (u64, u64),
+    events: Events<L>,
+}
+
+/// How to take a subject's events out, and how many it has emitted and dropped.
+struct Events<L> {
+    take: fn(&L),
+    count: fn(&L) -> (u64, u64),
 }
 
 impl<L: Lend<Server>> Subject for Named<L> {
@@ -60,11 +76,12 @@ impl<L: Lend<Server>> Subject for Named<L> {
     }
 
     fn start<'a>(&'a self, fleet: &Fleet, rules: Rules) -> Box<dyn Run + 'a> {
-        Box::new(Simulation::new(&self.lender, &self.clock, fleet, rules))
+        let simulation = Simulation::new(&self.lender, &self.clock, fleet, rules);
+        Box::new(Observed { simulation, lender: &self.lender, take_events: self.events.take })
     }
 
     fn events(&self) -> (u64, u64) {
-        (self.events)(&self.lender)
+        (self.events.count)(&self.lender)
     }
 }
 
@@ -79,20 +96,35 @@ pub fn build(choice: &Choice, fleet: &Fleet, shards: u32, seed: u64) -> Result<B
                 .strategy(strategy)
                 .clock(clock.clone())
                 .seed(seed)
+                .event_capacity(EVENT_CAPACITY)
                 .build()
                 .map_err(|error| Error::Options(format!("strategy {choice}: {error}")))?;
-            filled(choice, fleet, scheduler, clock, no_events)
+            filled(choice, fleet, scheduler, clock, Events { take: take_events, count: count_events })
         }
         None if *choice == Choice::Naive => {
-            filled(choice, fleet, RoundRobinScheduler::with_clock(clock.clone()), clock, no_events)
+            filled(choice, fleet, RoundRobinScheduler::with_clock(clock.clone()), clock, no_events())
         }
-        None => filled(choice, fleet, MutexScheduler::with_clock(clock.clone()), clock, no_events),
+        None => filled(choice, fleet, MutexScheduler::with_clock(clock.clone()), clock, no_events()),
     }
 }
 
+/// Events of one shard between two arrivals: more than one request can cause, so a drop would be a finding.
+const EVENT_CAPACITY: usize = 1024;
+
+type Real = Scheduler<Server, BuildHasherDefault<KeyHasher>>;
+
+fn take_events(scheduler: &Real) {
+    while !scheduler.take_events(EVENT_CAPACITY).is_empty() {}
+}
+
+fn count_events(scheduler: &Real) -> (u64, u64) {
+    let stats = scheduler.stats();
+    (stats.events_emitted, stats.events_dropped)
+}
+
 /// For what has no events.
-fn no_events<L>(_: &L) -> (u64, u64) {
-    (0, 0)
+fn no_events<L>() -> Events<L> {
+    Events { take: |_| {}, count: |_| (0, 0) }
 }
 
 /// Puts the fleet into an empty scheduler.
@@ -101,7 +133,7 @@ fn filled<L: Lend<Server> + 'static>(
     fleet: &Fleet,
     lender: L,
     clock: Arc<ManualClock>,
-    events: fn(&L) -> (u64, u64),
+    events: Events<L>,
 ) -> Result<Box<dyn Subject>> {
     let name = choice.to_string();
     if let Err(refused) = lender.insert_batch(fleet.servers()) {
