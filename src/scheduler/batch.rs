@@ -1,6 +1,6 @@
 //! Insertion of many resources at once: all or nothing, never visible in part. The protocol is in `shard::staged`.
 
-use std::{cmp::Reverse, collections::BinaryHeap, hash::BuildHasher, ptr::NonNull};
+use std::{cmp::Reverse, collections::BinaryHeap, hash::BuildHasher};
 
 use super::{
     Scheduler,
@@ -16,40 +16,13 @@ use crate::{
     shard::Run,
 };
 
-/// What came of one member before B4: seated and maybe linked, or not.
-struct Member<'a, R: Resource> {
-    seated: Seated<'a, R>,
-    linked: bool,
-}
-
-/// The members so far. If they do not all get in, they are forgotten by the lookup before they are freed.
-struct Members<'a, R: Resource> {
-    core: &'a Core<R>,
-    seated: Vec<Member<'a, R>>,
-}
+/// The members so far. If they do not all get in, they are undone one by one.
+struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {
-    /// Undoes B2: the resources come back in the order in which they were given.
+    /// The resources come back in the order in which they were given.
     fn take_back(&mut self) -> Vec<R> {
-        let mut members = std::mem::take(&mut self.seated);
-        self.unlink(&members);
-        members.drain(..).map(|member| member.seated.take_back(member.linked)).collect()
-    }
-
-    #[allow(unsafe_code)]
-    fn unlink(&self, members: &[Member<'_, R>]) {
-        let guard = self.core.pin();
-        for member in members.iter().filter(|member| member.linked) {
-            // SAFETY: owned by `Seated`, not freed before `take_back`.
-            let _ = self.core.map.remove_item(unsafe { member.seated.node().as_ref() }, &guard);
-        }
-    }
-}
-
-impl<R: Resource> Drop for Members<'_, R> {
-    /// A panic in the user's `Eq` at B2.
-    fn drop(&mut self) {
-        drop(self.take_back());
+        self.0.drain(..).map(Seated::take_back).collect()
     }
 }
 
@@ -74,7 +47,6 @@ impl<R: Resource> Core<R> {
         Ok(homes)
     }
 
-    #[allow(unsafe_code)]
     fn insert_batch(&self, drafts: Vec<Draft<R>>) -> Result<usize, Rejected<Vec<R>, InsertError<R::Key>>> {
         let reject = |drafts: Vec<Draft<R>>, error| {
             let returned = drafts.into_iter().map(|draft| draft.resource).collect();
@@ -85,17 +57,20 @@ impl<R: Resource> Core<R> {
             Ok(homes) => homes,
             Err(error) => return reject(drafts, error),
         };
-        // User code may have panicked under it in another thread; the mutex guards no data.
-        let turn = self.batch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Pinned before the turn is taken: pinning may run the `Drop` of garbage, user code that might want the turn.
+        let guard = self.pin();
+        let Some(turn) = self.batch.take() else {
+            return reject(drafts, InsertError::Reentered);
+        };
         // B1.
         let number = self.roster.next_batch();
-        let mut members = Members { core: self, seated: Vec::with_capacity(count) };
+        let mut members = Members(Vec::with_capacity(count));
         // B2 and the first half of B3.
         let mut refused = None;
         let mut rest = drafts.into_iter().zip(homes);
         for (draft, home) in rest.by_ref() {
             match Seated::new(self, draft, home, number) {
-                Ok(seated) => members.seated.push(Member { seated, linked: false }),
+                Ok(seated) => members.0.push(seated),
                 Err(draft) => {
                     let max = heap::Entry::MAX_SLOT as usize;
                     let error = InsertError::ShardFull { key: draft.key.clone(), shard: home as usize, max };
@@ -103,13 +78,9 @@ impl<R: Resource> Core<R> {
                     break;
                 }
             }
-            let member = members.seated.last_mut().expect("just pushed");
-            match self.link(member.seated.node()) {
-                Ok(()) => member.linked = true,
-                Err(key) => {
-                    refused = Some((InsertError::Duplicate { key }, None));
-                    break;
-                }
+            if let Err(key) = members.0.last_mut().expect("just pushed").link() {
+                refused = Some((InsertError::Duplicate { key }, None));
+                break;
             }
         }
         if let Some((error, resource)) = refused {
@@ -118,13 +89,12 @@ impl<R: Resource> Core<R> {
             returned.extend(rest.map(|(draft, _)| draft.resource));
             return Err(Rejected { returned, error });
         }
-        let nodes: Vec<NonNull<Node<R>>> = members.seated.iter().map(|member| member.seated.node()).collect();
+        // Cloned while everything can still be undone.
+        let first_key = members.0[0].node().key().clone();
         // B3.
         let mut by_shard: Vec<Vec<&Node<R>>> = self.shards.iter().map(|_| Vec::new()).collect();
-        for node in &nodes {
-            // SAFETY: owned by `members`.
-            let node = unsafe { node.as_ref() };
-            by_shard[node.home() as usize].push(node);
+        for seated in &members.0 {
+            by_shard[seated.node().home() as usize].push(seated.node());
         }
         let runs: Vec<Option<Box<Run<R>>>> = by_shard
             .into_iter()
@@ -141,9 +111,8 @@ impl<R: Resource> Core<R> {
         let committed =
             u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
         if committed {
-            for member in members.seated.drain(..) {
-                member.seated.release();
-            }
+            // The guard keeps them from now on.
+            members.0.drain(..).for_each(Seated::release);
             // B5.
             for &i in &staged {
                 self.absorb(&self.shards[i]);
@@ -156,15 +125,11 @@ impl<R: Resource> Core<R> {
         let outcome = if committed {
             Ok(count)
         } else {
-            // SAFETY: still owned by `members`.
-            let key = unsafe { nodes[0].as_ref() }.key().clone();
-            Err(Rejected {
-                returned: members.take_back(),
-                error: InsertError::Full { key, max: max as usize },
-            })
+            let error = InsertError::Full { key: first_key, max: max as usize };
+            Err(Rejected { returned: members.take_back(), error })
         };
-        drop(members);
         drop(turn);
+        drop(guard);
         outcome
     }
 }
@@ -183,7 +148,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Callbacks
     /// Each resource is asked once for key, capacity, priority and home; `Hash` once per key. `Eq` runs while other
-    /// batches wait: it must not insert a batch itself. If one panics, the fleet is as before.
+    /// batches wait; if it inserts a batch itself, that one is refused with [`InsertError::Reentered`]. If one panics, the
+    /// fleet is as before.
     ///
     /// # Errors
     /// All resources come back in order, with the reason and the key that was in the way.

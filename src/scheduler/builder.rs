@@ -2,9 +2,10 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::{Scheduler, core::Core, error::BuildError, token::Tokens};
+use super::{Scheduler, core::Core, error::BuildError, token::Tokens, turn::Turn};
 use crate::{
     DefaultHashBuilder,
+    heap::Entry,
     lookup::Map,
     resource::Resource,
     ring::Ring,
@@ -12,7 +13,7 @@ use crate::{
     shard_set::MAX_SHARDS,
     strategy::{Cell, Selector, Strategy},
     sync::{
-        Arc, CachePadded, Clock, MonotonicClock, Mutex, Published, SplitMix64,
+        Arc, CachePadded, Clock, MonotonicClock, Published,
         atomic::{AtomicBool, AtomicU64},
         parallelism,
     },
@@ -182,6 +183,11 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         if !(1..=MAX_SHARDS).contains(&shards) {
             return Err(BuildError::Shards { given: shards, max: MAX_SHARDS });
         }
+        // Far below what the lookup can hold, and above what memory can.
+        let most = shards.saturating_mul(Entry::MAX_SLOT as usize).min(1 << 30);
+        if self.expected > most {
+            return Err(BuildError::Expected { given: self.expected, max: most });
+        }
         let max_resources = match self.max {
             None => None,
             Some((given, overflow)) => match u32::try_from(given) {
@@ -207,11 +213,11 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             // Not from the seed: schedulers made alike must not take each other's tokens.
             tokens: Tokens::new(random_seed()),
             roster: Roster::new(),
-            batch: Mutex::new(()),
+            batch: Turn::new(),
             selector,
-            cells: (0..cells as u64)
-                .map(|i| CachePadded::new(Cell::new(SplitMix64::mix(seed ^ i))))
-                .collect(),
+            cells: (0..cells).map(|_| CachePadded::new(Cell::blank())).collect(),
+            seed,
+            seeded: AtomicU64::new(0),
             ring: Published::new(ring),
             clock: self.clock,
             max_resources,

@@ -7,6 +7,7 @@ use super::{
     error::{AcquireError, ReleaseError},
     outcome_count,
     token::{Ticket, Token, Tokens},
+    turn::Turn,
 };
 use crate::{
     lookup::{Guard, Map},
@@ -18,7 +19,7 @@ use crate::{
     shard::{Count, Garbage, Lent, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
-        CachePadded, Clock, Mutex, Published, Timestamp,
+        CachePadded, Clock, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
         thread_hint,
     },
@@ -30,10 +31,13 @@ pub struct Core<R: Resource> {
     pub map: Map<Node<R>>,
     pub tokens: Tokens<R>,
     pub roster: Roster,
-    /// Serialises batches; held across user code, never together with a shard's lock wanted by that code.
-    pub batch: Mutex<()>,
+    /// Serialises batches; held across user code.
+    pub batch: Turn,
     pub selector: Selector,
     pub cells: Box<[CachePadded<Cell>]>,
+    pub seed: u64,
+    /// Cells in use.
+    pub seeded: AtomicU64,
     pub ring: Published<Ring>,
     pub clock: Box<dyn Clock>,
     pub max_resources: Option<(u32, Overflow)>,
@@ -118,7 +122,20 @@ impl<R: Resource> Core<R> {
         // Multiplicative hashing: thread-local addresses differ in a few middle bits only.
         let hash = (thread_hint() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The number of cells is a power of two.
-        &self.cells[(hash >> 40) as usize & (self.cells.len() - 1)]
+        let cell = &self.cells[(hash >> 40) as usize & (self.cells.len() - 1)];
+        if cell.is_blank() {
+            self.seed_cell(cell);
+        }
+        cell
+    }
+
+    /// Seeds follow the order in which cells are first used, not their places, which depend on addresses: so a program of
+    /// one thread repeats.
+    #[cold]
+    fn seed_cell(&self, cell: &Cell) {
+        // Relaxed: the numbers only have to differ.
+        let number = self.seeded.fetch_add(1, Ordering::Relaxed);
+        cell.seed(SplitMix64::mix(self.seed ^ number));
     }
 
     #[inline]

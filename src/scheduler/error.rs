@@ -48,6 +48,13 @@ pub enum BuildError {
     Strategy(StrategyError),
     /// The ring cannot be built from these weights.
     Ring(RingError),
+    /// More resources are expected than the shards can hold.
+    Expected {
+        /// What was asked for.
+        given: usize,
+        /// The largest number allowed.
+        max: usize,
+    },
     /// There must be one weight per shard.
     Weights {
         /// How many were given.
@@ -70,6 +77,9 @@ impl fmt::Display for BuildError {
             BuildError::Shards { given, max } => write!(f, "{given} shards: allowed are 1 to {max}"),
             BuildError::Strategy(error) => error.fmt(f),
             BuildError::Ring(error) => error.fmt(f),
+            BuildError::Expected { given, max } => {
+                write!(f, "{given} resources expected: at most {max} are allowed")
+            }
             BuildError::Weights { given, shards } => {
                 write!(f, "{given} weights: one for each of {shards} shards is needed")
             }
@@ -123,6 +133,8 @@ pub enum InsertError<K> {
         /// How many shards there are.
         shards: usize,
     },
+    /// A callback of a batch's insertion has tried to insert a batch.
+    Reentered,
     /// The scheduler is closed.
     Closed,
 }
@@ -142,6 +154,9 @@ impl<K: fmt::Debug> fmt::Display for InsertError<K> {
             }
             InsertError::Home { key, home, shards } => {
                 write!(f, "resource {key:?} wants shard {home}: allowed are 0 to {}", shards - 1)
+            }
+            InsertError::Reentered => {
+                f.write_str("a callback of a batch's insertion must not insert a batch")
             }
             InsertError::Closed => f.write_str(CLOSED),
         }
@@ -385,6 +400,8 @@ impl Error for ReleaseError {}
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WeightsError {
+    /// The scheduler is closed.
+    Closed,
     /// The ring cannot be built from them.
     Ring(RingError),
     /// There must be one weight per shard.
@@ -399,6 +416,7 @@ pub enum WeightsError {
 impl fmt::Display for WeightsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            WeightsError::Closed => f.write_str(CLOSED),
             WeightsError::Ring(error) => error.fmt(f),
             WeightsError::Length { given, shards } => {
                 write!(f, "{given} weights: one for each of {shards} shards is needed")

@@ -142,7 +142,10 @@ impl<R: Resource> Core<R> {
                 unseen = Some(unseen.map_or(last, |least: u64| least.min(last)));
             }
         }
-        let (_, node) = best?;
+        let (rank, node) = best?;
+        if unseen.is_some_and(|unseen| unseen < rank) {
+            return None;
+        }
         self.lock(self.home(node)).lend(node).ok()
     }
 }

@@ -4,15 +4,19 @@
 //!
 //! ```text
 //! I1  ask the resource for key, capacity, rank, home (user code; nothing is changed yet)
-//! I2  roster += 1, or make room by the overflow rule (not for a key that is there already)
-//! I3  seat the node: a slot of its home shard, under the lock, STAGED; room for its heap entry is made
-//! I4  link it into the lookup (user code: Eq). The key exists: undo I3 and I2
+//! I2  seat the node: a slot of its home shard, under the lock, STAGED; room for its heap entry is made
+//! I3  link it into the lookup (user code: Eq). The key exists: undo I2
+//! I4  count it in: roster += 1. The fleet is full: evict by the overflow rule, or undo I3 and I2
 //! I5  admit it under the home lock: STAGED -> eligible, into the heap              <- visible by key and to acquire
+//! I6  forget whom I4 has evicted
 //! ```
 //!
-//! Nothing is reachable before it is complete: between I4 and I5 the lookup answers with a `STAGED` node, which everyone
-//! takes for absent. An inserter of the same key that meets it finishes I5 first, so that its own "duplicate" is true.
-//! A panic at any point undoes what was done.
+//! Nothing is reachable before it is complete: between I3 and I5 the lookup answers with a `STAGED` node, which everyone
+//! takes for absent. An inserter of the same key that meets it waits: from I3 to I5 no user code runs, so the wait is for
+//! a few locks. Undoing aborts the node first, so that whoever holds it can tell.
+//!
+//! The node belongs to its inserter until I5; from then on it may be removed and freed at any time, so the inserter holds a
+//! guard from I3 to the end. A panic of user code happens before I4 or after I5; it undoes what was done, or nothing.
 
 use std::{hash::BuildHasher, ptr::NonNull};
 
@@ -28,28 +32,21 @@ use crate::{
     node::{self, Draft, Node},
     rank::Priority,
     resource::Resource,
-    shard::Count,
-    sync::SplitMix64,
+    shard::{Count, Pin},
+    sync::{Spin, SplitMix64},
 };
 
-/// Membership that was counted for a resource that is not in yet; taken off again if it does not get in.
-struct Counted<'a, R: Resource>(&'a Core<R>);
-
-impl<R: Resource> Drop for Counted<'_, R> {
-    fn drop(&mut self) {
-        self.0.roster.subtract();
-    }
-}
-
-/// A node with a slot that nobody can see yet; freed with its slot if it does not get in.
+/// A node with a slot that nobody can see yet; undone if it does not get in.
 pub(super) struct Seated<'a, R: Resource> {
     core: &'a Core<R>,
     node: Option<NonNull<Node<R>>>,
+    /// The lookup knows it.
+    linked: bool,
 }
 
 #[allow(unsafe_code)]
 impl<'a, R: Resource> Seated<'a, R> {
-    /// I3. Gives the draft back if its shard is full.
+    /// I2. Gives the draft back if its shard is full.
     pub(super) fn new(core: &'a Core<R>, draft: Draft<R>, home: u32, batch: u32) -> Result<Self, Draft<R>> {
         // The lock is taken with room made ahead; the node is allocated before that.
         let node = Box::new(Node::new(draft, home, batch));
@@ -64,38 +61,66 @@ impl<'a, R: Resource> Seated<'a, R> {
         let node = NonNull::from(Box::leak(node));
         // SAFETY: just allocated, owned by `Seated` from here on.
         locked.seat(unsafe { node.as_ref() });
-        Ok(Seated { core, node: Some(node) })
+        Ok(Seated { core, node: Some(node), linked: false })
     }
 
-    pub(super) fn node(&self) -> NonNull<Node<R>> {
-        self.node.expect("until it is released or taken back")
+    /// The node. Ours until it is released.
+    pub(super) fn node(&self) -> &Node<R> {
+        let node = self.node.expect("until it is released or taken back");
+        // SAFETY: owned by `self`.
+        unsafe { node.as_ref() }
     }
 
-    /// It got in: the scheduler owns it now.
+    /// I3. Answers with the key if it exists.
+    pub(super) fn link(&mut self) -> Result<(), R::Key> {
+        let node = self.node.expect("until it is released or taken back");
+        // SAFETY: the node stays allocated until it was removed from the lookup and retired through a guard.
+        unsafe { self.core.link(node) }?;
+        self.linked = true;
+        Ok(())
+    }
+
+    /// It gets in: the scheduler owns it now.
     pub(super) fn release(mut self) {
         self.node = None;
     }
 
-    /// It did not get in: the resource comes back, slot and node are given up. With `linked`, the lookup has known the
-    /// node (and has been made to forget it), so others may still compare keys with it.
-    pub(super) fn take_back(mut self, linked: bool) -> R {
+    /// It does not get in: the resource comes back, everything else is undone.
+    pub(super) fn take_back(mut self) -> R {
         let node = self.node.take().expect("until it is released or taken back");
-        // SAFETY: `STAGED`, and about to be given up by its only owner.
-        let resource = unsafe { node.as_ref().take_unborn() };
-        self.give_up(node, linked);
-        resource
+        // SAFETY: owned by `self`, given up here.
+        unsafe { self.undo(node) }
     }
 
-    fn give_up(&self, node: NonNull<Node<R>>, linked: bool) {
-        // SAFETY: owned by `self` until freed below.
+    /// Undoes I3 and I2.
+    ///
+    /// # Safety
+    /// `node` is the one that `self` owned; it is given up here.
+    unsafe fn undo(&self, node: NonNull<Node<R>>) -> R {
+        let core = self.core;
+        // SAFETY: owned until freed below.
         let alive = unsafe { node.as_ref() };
-        self.core.home(alive).lock().unseat(alive);
-        if linked {
-            // SAFETY: rule 5 of `node`: out of lookup, slot table and heaps; never visible. Given up here.
-            unsafe { self.core.pin().retire(node.as_ptr(), node::free) };
-        } else {
-            // SAFETY: nobody else has ever seen it. Given up here.
-            unsafe { node::free(node.as_ptr()) };
+        core.home(alive).lock().abort(alive);
+        let guard = core.pin();
+        if self.linked {
+            // An inserter of the same key may have been faster.
+            let _ = core.map.remove_item(alive, &guard);
+        }
+        // SAFETY: aborted without having been admitted, so nobody reads its value; ours alone.
+        let resource = unsafe { alive.take_unborn() };
+        // SAFETY: rule 5 of `node`: out of lookup, slot table and heaps. Given up here.
+        unsafe { guard.retire(node.as_ptr(), node::free) };
+        resource
+    }
+}
+
+impl<R: Resource> Drop for Seated<'_, R> {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            // A panic in the user's `Eq`. SAFETY: owned by `self`, given up here.
+            #[allow(unsafe_code)]
+            let resource = unsafe { self.undo(node) };
+            let _ = node::quietly(|| drop(resource));
         }
     }
 }
@@ -111,15 +136,6 @@ unsafe fn take_apart<R: Resource>(node: *mut Node<R>) -> Draft<R> {
     // SAFETY: passed on to the caller.
     let resource = unsafe { node.take_unborn() };
     Draft { key: node.key().clone(), hash: node.hash(), limit: 1, rank: node.rank(), resource }
-}
-
-impl<R: Resource> Drop for Seated<'_, R> {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.take() {
-            // A panic in the user's `Eq` while it was being linked: the lookup does not have it.
-            self.give_up(node, false);
-        }
-    }
 }
 
 impl<R: Resource> Core<R> {
@@ -158,38 +174,31 @@ impl<R: Resource> Core<R> {
         (0..SAMPLE).map(|_| random.below(shards)).min_by_key(members).unwrap_or(0)
     }
 
-    /// I2. Evicts for the newcomer if the overflow rule says so.
-    fn count_in(&self, draft: &Draft<R>) -> Result<Counted<'_, R>, InsertError<R::Key>> {
+    /// I4. The evicted node is out of the fleet, but not forgotten yet. No user code runs here.
+    fn count_in<'g>(&'g self, rank: u64, guard: &'g Pin<'_>) -> Result<Option<&'g Node<R>>, usize> {
         let (max, overflow) = self.max_resources.unwrap_or((u32::MAX, Overflow::Reject));
-        loop {
-            if self.roster.add(max).is_ok() {
-                return Ok(Counted(self));
-            }
-            // I4 would find it, but by then somebody would have been evicted for nothing.
-            if self.find(draft.hash, &draft.key, &self.pin()).is_some() {
-                return Err(InsertError::Duplicate { key: draft.key.clone() });
-            }
-            let made_room = overflow == Overflow::EvictWorst
-                && self.evict(|worst| (worst.rank() > draft.rank).then_some(())).is_some();
-            if !made_room {
-                return Err(InsertError::Full { key: draft.key.clone(), max: max as usize });
-            }
+        if self.roster.add(max).is_ok() {
+            return Ok(None);
         }
+        if overflow == Overflow::EvictWorst
+            && let Some(evicted) = self.evict(guard, |worst| worst.rank() > rank)
+        {
+            // The newcomer takes over its place in the roster.
+            return Ok(Some(evicted));
+        }
+        Err(max as usize)
     }
 
-    /// I2 to I5.
+    /// I2 to I6.
     fn insert(&self, draft: Draft<R>) -> Result<(), Rejected<R, InsertError<R::Key>>> {
         let home = match self.wanted_home(&draft) {
-            Ok(home) => home,
+            Ok(home) => home.unwrap_or_else(|| self.balanced_home(draft.hash)),
             Err(error) => return Err(Rejected { returned: draft.resource, error }),
         };
-        let counted = match self.count_in(&draft) {
-            Ok(counted) => counted,
-            Err(error) => return Err(Rejected { returned: draft.resource, error }),
-        };
-        // After an eviction, which may have made another shard the emptiest.
-        let home = home.unwrap_or_else(|| self.balanced_home(draft.hash));
-        let seated = match Seated::new(self, draft, home, 0) {
+        let rank = draft.rank;
+        // Evictions must not be held up by what is due; the clock is user code.
+        self.thaw_due();
+        let mut seated = match Seated::new(self, draft, home, 0) {
             Ok(seated) => seated,
             Err(draft) => {
                 let max = heap::Entry::MAX_SLOT as usize;
@@ -197,46 +206,58 @@ impl<R: Resource> Core<R> {
                 return Err(Rejected { returned: draft.resource, error });
             }
         };
-        match self.link(seated.node()) {
-            Ok(()) => {
-                // From here on nothing can fail or panic.
-                let node = seated.node();
-                seated.release();
-                std::mem::forget(counted);
-                self.admit(node);
-                Ok(())
-            }
-            Err(key) => {
-                Err(Rejected { returned: seated.take_back(false), error: InsertError::Duplicate { key } })
-            }
+        let guard = self.pin();
+        if let Err(key) = seated.link() {
+            return Err(Rejected { returned: seated.take_back(), error: InsertError::Duplicate { key } });
         }
+        let evicted = match self.count_in(rank, &guard) {
+            Ok(evicted) => evicted,
+            Err(max) => {
+                // Cloned while everything can still be undone.
+                let key = seated.node().key().clone();
+                return Err(Rejected { returned: seated.take_back(), error: InsertError::Full { key, max } });
+            }
+        };
+        let admitted = self.lock(self.home(seated.node())).admit(seated.node());
+        debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
+        // The guard keeps it from now on.
+        seated.release();
+        if let Some(evicted) = evicted {
+            self.forget(evicted, &guard);
+        }
+        Ok(())
     }
 
-    /// I4, for an insertion alone and for a member of a batch. Answers with the key if it exists.
+    /// I3, for an insertion alone and for a member of a batch. Answers with the key if it exists.
+    ///
+    /// # Safety
+    /// The caller owns the node, and keeps it until it was removed from the lookup and retired through a guard.
     #[allow(unsafe_code)]
-    pub(super) fn link(&self, node: NonNull<Node<R>>) -> Result<(), R::Key> {
+    unsafe fn link(&self, node: NonNull<Node<R>>) -> Result<(), R::Key> {
+        let mut spin = Spin::new();
         loop {
             let guard = self.pin();
-            let existing = match self.insert_pointer(node, &guard) {
-                Ok(()) => return Ok(()),
-                Err(existing) => existing,
+            // SAFETY: passed on to the caller.
+            let existing = match unsafe { self.map.insert_raw(node, &guard) } {
+                Ok(_) => return Ok(()),
+                Err(Occupied { existing, .. }) => existing,
             };
-            // SAFETY: owned by the caller.
-            let newcomer = unsafe { node.as_ref() };
-            let state = existing.state.load();
-            if state.is_removed() {
-                // On its way out; help the lookup to forget it.
-                let _ = self.map.remove_item(existing, &guard);
-                continue;
-            }
-            if state.is_staged() && !self.roster.is_committed(existing.batch()) {
+            if self.visible(existing).is_none() {
+                if existing.state.load().is_removed() {
+                    // On its way out; help the lookup to forget it.
+                    let _ = self.map.remove_item(existing, &guard);
+                    continue;
+                }
+                // SAFETY: owned by the caller.
+                let ours = unsafe { node.as_ref() }.batch();
                 if existing.batch() == 0 {
-                    // An insertion between I4 and I5: finish it, then it is a true duplicate.
-                    self.admit(NonNull::from(existing));
-                } else if existing.batch() != newcomer.batch() {
-                    // A batch between B2 and B4 will come or go: wait for its end.
-                    drop(guard);
-                    drop(self.batch.lock());
+                    // An insertion between I3 and I5 will soon be one way or the other.
+                    spin.once();
+                    continue;
+                }
+                if existing.batch() != ours && !self.batch.is_ours() {
+                    // A batch between B2 and B4: wait for its end.
+                    self.batch.wait();
                     continue;
                 }
             }
@@ -244,59 +265,28 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// I5. May be done by several; one does it.
-    #[allow(unsafe_code)]
-    pub(super) fn admit(&self, node: NonNull<Node<R>>) {
-        // SAFETY: linked by us, or found under a guard; a node that is staged or was just admitted is not freed while
-        // the inserter has not returned, and a helper holds a guard.
-        let node = unsafe { node.as_ref() };
-        let _ = self.lock(self.home(node)).admit(node);
-    }
-
-    fn insert_pointer<'g>(
-        &self,
-        node: NonNull<Node<R>>,
-        guard: &'g crate::shard::Pin<'_>,
-    ) -> Result<(), &'g Node<R>> {
-        // SAFETY: the node stays allocated until it was removed from the lookup and retired through a guard.
-        #[allow(unsafe_code)]
-        match unsafe { self.map.insert_raw(node, guard) } {
-            Ok(_) => Ok(()),
-            Err(Occupied { existing, .. }) => Err(existing),
-        }
-    }
-
-    /// Evicts the worst eligible resource of the fleet, unless `judge` answers `None` about it. Passes the answer on.
-    ///
-    /// `judge` may run user code: it comes before anything is changed.
-    pub(super) fn evict<T>(&self, judge: impl Fn(&Node<R>) -> Option<T>) -> Option<T> {
-        let guard = self.pin();
+    /// Evicts the worst eligible resource of the fleet if `condition` says yes to it. Its roster entry and its forgetting
+    /// are the caller's. No user code runs here.
+    fn evict<'g>(&'g self, guard: &'g Pin<'_>, condition: impl Fn(&Node<R>) -> bool) -> Option<&'g Node<R>> {
         loop {
-            let node = self.worst(&guard)?;
-            let judgement = judge(node)?;
-            let shard = self.home(node);
-            let mut locked = self.lock(shard);
-            // It must still be the worst of its shard, and eligible.
+            let node = self.worst(guard).filter(|worst| condition(worst))?;
+            let mut locked = self.lock(self.home(node));
+            // It must still be the worst of its shard, and as bad as it was.
             if locked.worst().is_some_and(|worst| std::ptr::eq(worst, node))
+                && condition(node)
                 && locked.remove(node, Count::Evicted).is_ok()
             {
-                drop(locked);
-                self.forget(node, &guard);
-                return Some(judgement);
+                return Some(node);
             }
         }
     }
 
     /// The worst eligible node of the fleet: a look at each shard, one lock at a time.
-    pub(super) fn worst<'g>(&'g self, _guard: &'g crate::shard::Pin<'_>) -> Option<&'g Node<R>> {
+    pub(super) fn worst<'g>(&'g self, _guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
         let mut worst: Option<&Node<R>> = None;
         for shard in &self.shards {
-            let mut locked = self.lock(shard);
-            while !locked.absorb(&self.roster, super::core::ABSORB_AT_ONCE) {
-                drop(locked);
-                locked = self.lock(shard);
-            }
-            if let Some(node) = locked.worst()
+            self.absorb(shard);
+            if let Some(node) = shard.lock().worst()
                 && worst.is_none_or(|worst| node.rank() >= worst.rank())
             {
                 worst = Some(node);
@@ -316,8 +306,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// [asks for](Resource::home), or the one with the fewest members among up to 16.
     ///
     /// # Progress and cost
-    /// Blocking on the home shard's lock (twice, O(log n)), and on a batch that is inserting the same key. Allocates the
-    /// node, the value, and now and then a segment, always outside the lock.
+    /// Blocking on the home shard's lock (twice, O(log n)), and on an insertion or a batch that is inserting the same key.
+    /// Allocates the node, the value, and now and then a segment, always outside the lock. An eviction looks at each shard.
     ///
     /// # Callbacks
     /// The resource's methods, `Hash` and `Eq` of the key. If one panics, the fleet is as before and the resource is
@@ -352,11 +342,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Blocking on one shard's lock at a time; O(shards + log n).
     ///
     /// # Callbacks
-    /// `Clone` of the key, and the clock while something is cooling: before anything is changed.
+    /// The clock, while something is cooling, before anything is changed; `Clone` of the key at the end.
     pub fn evict_worst(&self) -> Option<R::Key> {
-        if self.core.is_closed() {
+        let core = &*self.core;
+        if core.is_closed() {
             return None;
         }
-        self.core.evict(|worst| Some(worst.key().clone()))
+        core.thaw_due();
+        let guard = core.pin();
+        let node = core.evict(&guard, |_| true)?;
+        core.roster.subtract();
+        core.forget(node, &guard);
+        Some(node.key().clone())
     }
 }

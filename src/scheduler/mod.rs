@@ -24,6 +24,7 @@ mod lend;
 mod query;
 mod stats;
 mod token;
+mod turn;
 mod update;
 
 use std::{fmt, hash::BuildHasher};
@@ -105,6 +106,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// [`WeightsError`]; the old weights stay.
     pub fn set_shard_weights(&self, weights: &[u32]) -> Result<(), WeightsError> {
         let core = &*self.core;
+        if core.is_closed() {
+            return Err(WeightsError::Closed);
+        }
         let shards = core.shards.len();
         if weights.len() != shards {
             return Err(WeightsError::Length { given: weights.len(), shards });

@@ -176,6 +176,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// is due, as [`acquire`](Scheduler::acquire) does.
     pub fn peek_worst(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
+        core.thaw_due();
         let guard = core.pin();
         let value = NonNull::from(core.worst(&guard)?.value(&guard));
         Some(Peek::new(value, guard))

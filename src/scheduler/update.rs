@@ -77,7 +77,6 @@ impl<R: Resource> Core<R> {
 
     /// The tail of a removal, by the one who won it.
     pub(super) fn forget(&self, node: &Node<R>, guard: &Pin<'_>) {
-        self.roster.subtract();
         // Somebody who wants to insert the key may have been faster.
         let _ = self.map.remove_item(node, guard);
         let garbage = self.home(node).lock().unlink(node);
@@ -184,6 +183,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     {
         self.with_member(key, |core, node, guard| {
             let moved = core.lock(core.home(node)).remove(node, Count::Removed).ok()?;
+            core.roster.subtract();
             core.forget(node, guard);
             Some(Removed { in_flight: moved.from.in_flight() })
         })

@@ -267,8 +267,9 @@ impl<'s, R: Resource> Locked<'s, R> {
             // All that was free of it, should the limit have been lowered below the leases that are out.
             face.change_available(limit.saturating_sub(moved.from.in_flight()), 0);
         } else {
-            if self.inner.ties == Ties::LeastRecent {
-                // It stays in the heap, but as the one used last among its equals.
+            // It stays in the heap, but as the one used last among its equals. With `MostRecent` that is the first place,
+            // which it has already unless it was lent by its key or to a filter.
+            if !is_best || self.inner.ties == Ties::LeastRecent {
                 self.requeue(slot, rank, true);
             }
             face.change_available(1, 0);
@@ -486,10 +487,11 @@ impl<'s, R: Resource> Locked<'s, R> {
         slot
     }
 
-    /// Takes the slot of a staged node back.
-    pub fn unseat(&mut self, node: &Node<R>) {
-        let slot = self.owned(node, |owned| std::mem::replace(&mut owned.slot, Owned::NO_SLOT));
-        if slot != Owned::NO_SLOT {
+    /// Undoes the insertion of a staged node: marks it and takes its slot back.
+    pub fn abort(&mut self, node: &Node<R>) {
+        self.write();
+        if node.state.abort().is_ok() {
+            let slot = self.owned(node, |owned| owned.slot);
             self.inner.slots.release(slot);
         }
     }

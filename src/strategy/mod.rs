@@ -130,7 +130,7 @@ impl fmt::Debug for Strategy {
 
 /// What a strategy remembers for one stripe of threads. Belongs to one [`Selector`].
 ///
-/// 16 bytes; whoever keeps several puts each on cache lines of its own.
+/// 24 bytes; whoever keeps several puts each on cache lines of its own.
 ///
 /// All accesses are Relaxed: the fields carry no other data, and each is legal in any combination with the others.
 #[derive(Debug)]
@@ -141,6 +141,8 @@ pub struct Cell {
     current: AtomicU32,
     /// How many more acquisitions may use `current` as it is.
     left: AtomicU32,
+    /// The rank up to which staying on `current` loses no order against what else was drawn with it.
+    bound: AtomicU64,
 }
 
 impl Cell {
@@ -152,7 +154,31 @@ impl Cell {
             random: AtomicU64::new(mixed),
             current: AtomicU32::new((mixed >> 32) as u32),
             left: AtomicU32::new(0),
+            bound: AtomicU64::new(u64::MAX),
         }
+    }
+
+    /// A cell that nobody has used yet; see [`Cell::seed`].
+    pub fn blank() -> Self {
+        Cell {
+            random: AtomicU64::new(0),
+            current: AtomicU32::new(0),
+            left: AtomicU32::new(0),
+            bound: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Whether it still has to be seeded. (A generator passes 0 once in 2^64 numbers; to be seeded again does no harm.)
+    #[inline]
+    pub fn is_blank(&self) -> bool {
+        self.random.load(Ordering::Relaxed) == 0
+    }
+
+    /// Makes a blank cell one of `seed`. Of two threads that share it and do this at once, either seed may stay.
+    pub fn seed(&self, seed: u64) {
+        let fresh = Cell::new(seed);
+        self.current.store(fresh.current.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.random.store(fresh.random.load(Ordering::Relaxed).max(1), Ordering::Relaxed);
     }
 
     /// A random number below `bound`.

@@ -25,4 +25,4 @@ pub use config::{Config, Plan};
 pub use drive::{Coverage, Driver, Scheduler, run, settle};
 pub use op::{Accept, Change, Ended, Op};
 pub use oracle::Oracle;
-pub use resource::{Item, Key, Ledger, ModelHash, Probe, Site, Slope, Spec, probe};
+pub use resource::{Item, Key, Ledger, ModelHash, Planted, Probe, Site, Slope, Spec, probe};

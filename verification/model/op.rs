@@ -179,9 +179,7 @@ impl Op {
             },
             67..=68 => Op::Token { lease: a },
             69..=70 => Op::IntoToken { lease: a },
-            71..=74 => {
-                Op::Redeem { token: a, outcome: if b % 2 == 0 { None } else { Some(outcome(c, d)) } }
-            }
+            71..=74 => Op::Redeem { token: a, outcome: if b % 2 == 0 { None } else { Some(outcome(c, d)) } },
             75 => Op::RedeemForeign { bits: a },
             76..=77 => Op::Exclude(key),
             78..=79 => Op::Include(key),
@@ -199,7 +197,13 @@ impl Op {
             92..=93 => Op::Advance(Duration::from_nanos(u64::from(a % 32))),
             94 => match a % 4 {
                 0 => Op::Snapshot,
-                _ => Op::SetWeights(vec![u32::from(b % 4), u32::from(c % 4), u32::from(d), u32::from(e % 3)]),
+                length => {
+                    // One too many at times.
+                    let weights = [b % 3, c % 3, d % 3, e % 3, 1];
+                    Op::SetWeights(
+                        weights[..4 + usize::from(length == 3)].iter().map(|&w| w.into()).collect(),
+                    )
+                }
             },
             // Rare: nothing but returns and looks is left afterwards.
             _ if a >= 224 => Op::Close,

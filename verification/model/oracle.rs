@@ -237,7 +237,11 @@ impl Oracle {
             nodes.filter(|node| accepts(node.spec.key)).map(|node| node.rank).min()
         };
         if self.config.is_exact() || (0..self.config.shards).all(|shard| first_offered(shard).is_none()) {
-            assert_eq!(Some(node.rank), least(&mut self.eligible()), "{key} is not the best that is accepted");
+            assert_eq!(
+                Some(node.rank),
+                least(&mut self.eligible()),
+                "{key} is not the best that is accepted"
+            );
             if self.config.shards == 1
                 && let Some(first) = first_offered(0)
             {
@@ -434,13 +438,7 @@ impl Oracle {
             node.rank = node.spec.rank(node.in_flight);
         }
         self.counts.lent += 1;
-        LeaseFacts {
-            node: id,
-            key,
-            version: node.version,
-            shard: node.shard,
-            exclusive: node.limit == 1,
-        }
+        LeaseFacts { node: id, key, version: node.version, shard: node.shard, exclusive: node.limit == 1 }
     }
 
     pub fn give_back(&mut self, lease: &LeaseFacts, deadline: Option<u64>, outcome: Option<Outcome>) {

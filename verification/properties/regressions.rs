@@ -5,8 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold::{
-    Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard, ShardView,
-    SplitMix64, Strategy, Ties,
+    Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard,
+    ShardView, SplitMix64, Strategy, Ties,
 };
 
 type Plain = Entry<u32, u64, &'static str>;
@@ -166,4 +166,51 @@ fn a_peek_survives_a_strategy_that_points_nowhere() {
     let one = Scheduler::<Plain>::builder().strategy(Strategy::Custom(Box::new(Nowhere))).build().unwrap();
     one.insert(Entry::new(1, 0, "")).unwrap();
     assert!(one.peek().is_some(), "\"none\" means that there is none");
+}
+
+#[test]
+fn an_undone_batch_is_never_seen() {
+    // Undone and committed batches in turn, so that a number is used again; readers in between hold nodes of both.
+    let fleet = Scheduler::<Plain>::builder().shards(2).build().unwrap();
+    fleet.insert(Entry::new(0, 9, "there")).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                    for key in 1..5 {
+                        assert!(fleet.get(&key).is_none_or(|seen| seen.value == "committed"));
+                        let _ = fleet.update_with(&key, |old| *old);
+                        drop(fleet.acquire_where(|entry| entry.key == key));
+                    }
+                }
+            });
+        }
+        for _ in 0..20_000 {
+            let undone = [1, 2, 3, 0].map(|key| Entry::new(key, 1, "undone"));
+            assert!(fleet.insert_batch(undone.to_vec()).is_err());
+            fleet.insert_batch(vec![Entry::new(4, 1, "committed")]).unwrap();
+            fleet.remove(&4).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    let tally = fleet.check_invariants();
+    assert_eq!((tally.members, tally.in_flight), (1, 0));
+}
+
+#[test]
+fn an_insertion_that_others_finish_and_undo_touches_nothing_freed() {
+    let fleet = Scheduler::<Plain>::builder().shards(1).build().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for i in 0..20_000u32 {
+                    let _ = fleet.insert(Entry::new(i % 2, 1, ""));
+                    let _ = fleet.remove(&(i % 2));
+                }
+            });
+        }
+    });
+    let stats = fleet.stats();
+    assert_eq!(fleet.check_invariants().members, stats.inserted - stats.removed);
 }

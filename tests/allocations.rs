@@ -1,0 +1,167 @@
+//! Counts allocations: none on any path of lending, returning and looking once a scheduler is warm, and a bounded
+//! number in an insertion.
+//!
+//! Cost: under a second. One test function: other tests of the same process would be counted too.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    hint::black_box,
+};
+
+use leasehold::{Capacity, Entry, Overflow, Scheduler, Strategy};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const ROUNDS: u64 = 10_000;
+
+fn count(f: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    f();
+    ALLOCATIONS.get() - before
+}
+
+type Fleet = Scheduler<Entry<u32, u32, u64>>;
+
+fn fleet(shards: usize, strategy: Strategy, capacity: Capacity) -> Fleet {
+    let fleet = Fleet::builder().shards(shards).strategy(strategy).build().expect("in range");
+    for key in 0..1_000 {
+        fleet.insert(Entry::new(key, key % 7, 0).with_capacity(capacity)).expect("new");
+    }
+    fleet
+}
+
+type Path<'a> = Box<dyn FnMut(u64) + 'a>;
+
+fn none_on_hot_paths(fleet: &Fleet, what: &str) {
+    let mut paths: Vec<(&str, Path<'_>)> = vec![
+        ("acquire and drop", Box::new(|_| drop(black_box(fleet.acquire().expect("free"))))),
+        ("acquire and finish", {
+            let outcome = leasehold::Outcome::Failed;
+            Box::new(move |_| fleet.acquire().expect("free").finish(outcome))
+        }),
+        ("acquire_key", Box::new(|i| drop(fleet.acquire_key(&(i as u32 % 1_000)).expect("free")))),
+        ("acquire_by_affinity", Box::new(|i| drop(fleet.acquire_by_affinity(&i).expect("free")))),
+        // Accepted among the first eight of a shard; otherwise the walk over the whole fleet allocates twice.
+        ("acquire_where", Box::new(|_| drop(fleet.acquire_where(|entry| entry.key < 2_000).expect("free")))),
+        ("acquire_excluding", Box::new(|i| drop(fleet.acquire_excluding(&[i as u32 % 7]).expect("free")))),
+        ("acquire_owned", Box::new(|_| drop(fleet.acquire_owned().expect("free")))),
+        (
+            "token",
+            Box::new(|_| {
+                let token = fleet.acquire().expect("free").into_token();
+                fleet.release(token).expect("out");
+            }),
+        ),
+        (
+            "token beside its guard",
+            Box::new(|_| {
+                let mut lease = fleet.acquire().expect("free");
+                let token = lease.token();
+                fleet.release(token).expect("out");
+            }),
+        ),
+        ("peek", Box::new(|_| drop(black_box(fleet.peek())))),
+        ("peek_by_affinity", Box::new(|i| drop(black_box(fleet.peek_by_affinity(&i))))),
+        ("peek_worst", Box::new(|_| drop(black_box(fleet.peek_worst())))),
+        ("get", Box::new(|i| drop(black_box(fleet.get(&(i as u32 % 1_001)))))),
+        (
+            "exclude and include",
+            Box::new(|i| {
+                let key = i as u32 % 1_000;
+                assert!(fleet.exclude(&key).expect("known") && fleet.include(&key).expect("known"));
+            }),
+        ),
+        (
+            "cool and warm",
+            Box::new(|i| {
+                let key = i as u32 % 1_000;
+                fleet.cool(&key, std::time::Duration::from_secs(1_000)).expect("known");
+                fleet.warm(&key).expect("known");
+            }),
+        ),
+    ];
+    for (path, f) in &mut paths {
+        // Warm: the thread is known to the reclaimer, tables have the room they need.
+        (0..200).for_each(&mut *f);
+        let allocations = count(|| (0..ROUNDS).for_each(f));
+        assert_eq!(allocations, 0, "{what}: {path}");
+    }
+}
+
+/// The worst of single insertions, and the mean.
+fn insertion(fleet: &Fleet, keys: std::ops::Range<u32>) -> (u64, f64) {
+    let mut most = 0;
+    let mut all = 0;
+    let number = f64::from(keys.end - keys.start);
+    for key in keys {
+        let allocations = count(|| fleet.insert(Entry::new(key, 0, 0)).expect("new"));
+        most = most.max(allocations);
+        all += allocations;
+    }
+    (most, all as f64 / number)
+}
+
+#[test]
+fn allocations_are_where_they_are_documented() {
+    let strategies: [fn(usize) -> Strategy; 4] = [
+        |_| Strategy::default(),
+        |_| Strategy::BestOf { choices: usize::MAX },
+        |_| Strategy::Adaptive,
+        |shards| Strategy::Weighted(vec![1; shards]),
+    ];
+    for shards in [1, 8] {
+        for strategy in strategies {
+            for capacity in [Capacity::Exclusive, Capacity::Limited(4), Capacity::Unlimited] {
+                let what = format!("{shards} shards, {:?}, {capacity}", strategy(shards));
+                none_on_hot_paths(&fleet(shards, strategy(shards), capacity), &what);
+            }
+        }
+    }
+    // An insertion: the node, its value, and now and then a segment or a larger lookup table.
+    let growing = Fleet::builder().shards(1).build().expect("in range");
+    let (most, mean) = insertion(&growing, 0..50_000);
+    println!("insert while growing to 50,000: {mean:.3} allocations on average, {most} at most");
+    assert!(mean < 3.0, "{mean} allocations an insertion");
+    let roomy = Fleet::builder().shards(1).expected_resources(60_000).build().expect("in range");
+    let (most_roomy, mean_roomy) = insertion(&roomy, 0..50_000);
+    println!("insert with room made ahead: {mean_roomy:.3} allocations on average, {most_roomy} at most");
+    assert!(mean_roomy < 2.5, "{mean_roomy} allocations an insertion");
+    // A refusal allocates no more than an insertion.
+    let full = Fleet::builder().max_resources(1, Overflow::Reject).build().expect("in range");
+    full.insert(Entry::new(0, 0, 0)).expect("room");
+    assert_eq!(
+        count(|| assert!(full.insert(Entry::new(1, 0, 0)).is_err())),
+        0,
+        "refused before anything is made"
+    );
+}

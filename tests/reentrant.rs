@@ -1,0 +1,116 @@
+//! Callbacks that call the scheduler that called them: from every method of the resource, from a filter, from an update,
+//! and from `Drop`. In a process of its own: other tests' threads would run its drops, and so its calls.
+//!
+//! Cost: nothing to speak of.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::sync::{
+    Arc, OnceLock, Weak,
+    atomic::{AtomicU32, Ordering},
+};
+
+use leasehold::{Capacity, Resource, Scheduler};
+
+/// Calls the scheduler that it is in, from every one of its callbacks.
+struct Caller {
+    key: u8,
+    home: Arc<OnceLock<Weak<Scheduler<Caller>>>>,
+    calls: Arc<AtomicU32>,
+}
+
+thread_local! {
+    static INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl Caller {
+    fn call(&self) {
+        let Some(fleet) = self.home.get().and_then(Weak::upgrade) else { return };
+        // One level is enough, and each level would go through all callbacks again.
+        if INSIDE.replace(true) {
+            return;
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let other = Caller { key: 100, home: Arc::clone(&self.home), calls: Arc::clone(&self.calls) };
+        let _ = fleet.insert(other);
+        drop(fleet.acquire());
+        drop(fleet.acquire_key(&1));
+        drop(fleet.acquire_where(|caller| caller.key == 2));
+        drop(fleet.peek());
+        let _ = fleet.cool(&1, std::time::Duration::from_nanos(1));
+        let _ = fleet.warm(&1);
+        let _ = fleet.update_with(&2, |old| Caller {
+            key: old.key,
+            home: Arc::clone(&old.home),
+            calls: Arc::clone(&old.calls),
+        });
+        let _ = fleet.remove(&100);
+        let _ = (fleet.stats(), fleet.snapshot().len());
+        INSIDE.set(false);
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.call();
+    }
+}
+
+impl Resource for Caller {
+    type Key = u8;
+    type Priority = u32;
+
+    fn key(&self) -> u8 {
+        self.call();
+        self.key
+    }
+
+    fn priority(&self, in_flight: u32) -> u32 {
+        self.call();
+        in_flight
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.call();
+        Capacity::Limited(3)
+    }
+
+    fn home(&self, _shards: usize) -> Option<usize> {
+        self.call();
+        None
+    }
+}
+
+#[test]
+fn every_callback_may_call_the_scheduler() {
+    let home = Arc::new(OnceLock::new());
+    let calls = Arc::new(AtomicU32::new(0));
+    let caller = |key| Caller { key, home: Arc::clone(&home), calls: Arc::clone(&calls) };
+    let fleet = Arc::new(Scheduler::<Caller>::builder().shards(2).build().unwrap());
+    fleet.insert_batch(vec![caller(1), caller(2)]).map_err(|rejected| rejected.error).unwrap();
+    home.set(Arc::downgrade(&fleet)).ok().unwrap();
+    for key in 3..9 {
+        assert!(fleet.insert(caller(key)).is_ok());
+    }
+    for _ in 0..50 {
+        let lease = fleet.acquire().unwrap();
+        let filtered = fleet.acquire_where(|candidate| {
+            candidate.call();
+            candidate.key >= 3
+        });
+        assert!(fleet.update(caller(4)).is_ok());
+        let _ = fleet.update_with(&5, |old| {
+            old.call();
+            caller(5)
+        });
+        drop((lease, filtered));
+        fleet.remove(&6).unwrap();
+        assert!(fleet.insert(caller(6)).is_ok());
+        crossbeam_epoch::pin().flush();
+        let stats = fleet.stats();
+        assert_eq!((stats.members, stats.eligible, stats.in_flight), (8, 8, 0));
+        #[cfg(feature = "internals")]
+        fleet.check_invariants();
+    }
+    assert!(calls.load(Ordering::Relaxed) > 500, "hardly anybody called");
+    INSIDE.set(true);
+}
