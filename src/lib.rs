@@ -1,8 +1,102 @@
 //! Hands out *leases* on the best available *resource* of a fleet, at once, to very many callers.
+//!
+//! A [`Scheduler`] owns a fleet of [`Resource`]s: API keys, replicas, proxies, accounts, devices. [`Scheduler::acquire`]
+//! lends the best one that is eligible; dropping the [`Lease`] returns it. Nothing waits for a global lock, nothing is
+//! allocated on that path, no thread runs in the background, and time is read only while something is cooling.
+//!
+//! ```
+//! use leasehold::{Entry, Scheduler};
+//! use std::time::Duration;
+//!
+//! let proxies = Scheduler::<Entry<&str, u32, u16>>::builder().shards(1).build()?;
+//! proxies.insert(Entry::new("near", 1, 3128))?;
+//! proxies.insert(Entry::new("far", 2, 3128))?;
+//!
+//! let lease = proxies.acquire()?;
+//! assert_eq!((*lease.key(), lease.value), ("near", 3128));
+//! // It is busy: give it back, and let it rest.
+//! lease.release_after(Duration::from_secs(5));
+//! assert_eq!(*proxies.acquire()?.key(), "far");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Vocabulary
+//!
+//! | word | meaning |
+//! |---|---|
+//! | resource | a value of the user's type; it has a key, a priority and a capacity. [`Entry`] wraps foreign types |
+//! | key | identity, unique in the scheduler, immutable |
+//! | rank | a `u64`, the order-preserving image of a [`Priority`]; **lower is better** |
+//! | [`Capacity`] | how many leases may be out at once: one, n, or unlimited |
+//! | in-flight | leases out now |
+//! | [`Hold`] | a reason why a resource is not lent: excluded, cooling, ejected, draining. Independent of each other and of leases |
+//! | eligible | no hold, and fewer leases out than the capacity |
+//! | [`Lease`] | a guard for one unit of capacity |
+//! | [`Token`] | the same as 16 bytes that may be copied; good for one return |
+//! | shard | one lock and one heap; a resource lives in its home shard for life |
+//! | [`Peek`] | a look at a value, without taking capacity |
+//!
+//! # What it does
+//!
+//! | to | use |
+//! |---|---|
+//! | lend | [`acquire`](Scheduler::acquire), [`acquire_key`](Scheduler::acquire_key), [`acquire_where`](Scheduler::acquire_where), [`acquire_excluding`](Scheduler::acquire_excluding), [`acquire_by_affinity`](Scheduler::acquire_by_affinity), [`acquire_many`](Scheduler::acquire_many); each also `_owned` |
+//! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
+//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`take_events`](Scheduler::take_events) |
+//! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
+//! | hold | [`exclude`](Scheduler::exclude) / [`include`](Scheduler::include), [`cool`](Scheduler::cool) / [`warm`](Scheduler::warm), [`eject`](Scheduler::eject) / [`readmit`](Scheduler::readmit), [`drain`](Scheduler::drain) / [`undrain`](Scheduler::undrain) |
+//!
+//! # Guarantees
+//!
+//! * **Capacity.** Leases out on a resource never exceed its capacity at the time of lending. An update that lowers the
+//!   capacity revokes nothing: no more are lent until enough have come back.
+//! * **One step.** Each change of a resource's state is one compare-and-swap of its state word.
+//! * **Honest "none".** [`AcquireError::NoneEligible`] is answered only if at some instant inside the call nothing was
+//!   eligible; it carries the reasons and the earliest moment at which something will be.
+//! * **No user code under a lock.** Not a comparison, a hash, a clone, a drop or a closure. Each callback may panic: every
+//!   lock is free then and no resource is lost. The one exception to "under no lock" is named at
+//!   [`insert_batch`](Scheduler::insert_batch): other batches wait while the keys' `Eq` runs.
+//! * **Exact counts.** [`Stats`] are counted where the change happens, not made of [`Event`]s. Events may find no room; each
+//!   that is dropped is counted, and shows as a gap in the sequence.
+//!
+//! # Order
+//!
+//! Within a shard the best resource goes first, and of equals the one that has rested longest (or the one used last, see
+//! [`Ties`]). Between shards the [`Strategy`] decides how much order is traded for speed. With one shard, or with
+//! [`Strategy::BestOf`] over all shards, the best of the fleet is lent; with the default, a good one.
+//!
+//! # Features
+//!
+//! None is on by default; the plain library is complete.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `cli` | the command-line tool, with its dependencies |
+//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
+//! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to `crossbeam-epoch` |
+//! | `internals` | inner modules and structure checks, exempt from semantic versioning |
+//!
+//! # Limitations
+//!
+//! * Nothing waits: no queue of waiters, timeouts or `async`. No observers (events are taken out, not delivered), no metrics export, no
+//!   worker pool. The
+//!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
+//! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
+//! * A shard holds at most 16,777,215 resources, a resource at most [`Capacity::MAX`] leases, also if unlimited.
+//! * Deadlines are found by whoever acquires next, up to eight a shard at a time: after many have passed together, it takes a
+//!   while until the best of them is lent.
+//! * Removed and replaced values are freed through the process's `crossbeam-epoch` collector: later, on any thread that uses
+//!   it, and not while any [`Peek`] in the process lives. Their `Drop` runs there; if it panics, the panic stops there.
+//! * A leaked lease, or a lost token, keeps its unit of capacity. [`remove`](Scheduler::remove) and a new insertion of the
+//!   same key replace the resource.
+//! * Equal ranks are ordered by a 40-bit counter of a shard; when it wraps, their order is inverted once.
 
-// Clippy sees through the facade's re-exports. The loom build, where they are loom's types, is where the ban on std's
-// holds.
-#![cfg_attr(not(loom), allow(clippy::disallowed_types))]
+// Every primitive comes from `crate::sync`. Clippy sees through the facade's re-exports, so the ban on std's types holds in
+// the loom build, where the facade's are loom's.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![cfg_attr(loom, warn(clippy::disallowed_types))]
+// Structure checks and measurements that only `internals` and the models reach; with either of them, what is unused is told.
+#![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code, unused_imports))]
 
 pub mod baseline;
 mod events;
@@ -61,3 +155,8 @@ pub mod internals {
         pub use crate::sync::*;
     }
 }
+
+/// Compiles and runs what the README shows.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;

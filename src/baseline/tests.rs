@@ -261,14 +261,8 @@ fn excluding<L: Lend<Item>>(fleet: &L) {
         assert!(fleet.acquire_excluding(&[1, 2]).is_err());
     }
     assert_eq!(fleet.acquire_excluding(&[1, 2, 3]).map(drop), Err(Unavailable { earliest: None }));
-    let mut keys: Vec<u32> = (0..3)
-        .map(|_| fleet.acquire().unwrap())
-        .map(|lease| {
-            let key = lease.key;
-            std::mem::forget(lease);
-            key
-        })
-        .collect();
+    let leases: Vec<_> = (0..3).map(|_| fleet.acquire().unwrap()).collect();
+    let mut keys: Vec<u32> = leases.iter().map(|lease| lease.key).collect();
     keys.sort_unstable();
     assert_eq!(keys, [1, 2, 3], "nothing was lost");
 }

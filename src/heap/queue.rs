@@ -27,7 +27,7 @@ const IN_FRONT: u32 = 0;
 /// A double-ended priority queue: [`MinMaxHeap`] behind a short sorted front.
 ///
 /// Not synchronised, never allocates, runs no user code. `push`, `pop_min`, `remove` and `replace` take O(log n) at worst
-/// and O(1) near the smallest; `peek_min`, `peek_max`, `get`, `len` take O(1) ([`FRONT`] is a constant).
+/// and O(1) near the smallest; `peek_min`, `peek_max`, `get`, `len` take O(1) (`FRONT` is a constant).
 pub struct Queue {
     len: usize,
     /// Descending: the smallest is at `len - 1`.

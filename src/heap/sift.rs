@@ -16,7 +16,7 @@
 //! with the parent on the way down.
 //!
 //! The usual variant that lets the hole sink to a leaf and then climbs saves S3's comparison, 2 % where the item comes
-//! from the end; it costs a whole way down and up where the item belongs near the top, which is what requeueing does.
+//! from the end; it costs a whole way down and up where the item belongs near the top, which is what requeuing does.
 //!
 //! Why S2 need look only at grandchildren when all four exist: a child bounds its own children from the other side,
 //! so it cannot come before them.

@@ -33,7 +33,7 @@ where
                 Content::Item(item) | Content::Frozen(item) if item.key().borrow() == key => {
                     return Some(item);
                 }
-                Content::Item(_) | Content::Frozen(_) | Content::Dead(_) | Content::Other => {}
+                Content::Item(_) | Content::Frozen(_) | Content::Dead | Content::Other => {}
                 Content::Moved => leads_on = true,
                 // Nothing on the way has left this table: at this moment, there is none.
                 Content::Empty if !leads_on => return None,

@@ -71,7 +71,7 @@ fn try_insert<'g, T: Keyed, G: Guard>(
             Content::Item(existing) if existing.key() == arriving.key() => {
                 return Attempt::Occupied(existing);
             }
-            Content::Item(_) | Content::Other | Content::Dead(_) => {}
+            Content::Item(_) | Content::Other | Content::Dead => {}
             Content::Frozen(_) | Content::Moved | Content::Sealed => return Attempt::Left,
             Content::Empty => {
                 let Some(permit) = table.budget.consume() else { return Attempt::WornOut };

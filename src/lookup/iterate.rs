@@ -114,7 +114,7 @@ fn collect<'g, T: Keyed, G: Guard>(
                         break;
                     }
                     Content::Empty => break,
-                    Content::Dead(_) | Content::Other => {}
+                    Content::Dead | Content::Other => {}
                 }
                 index = table.after(index);
             }

@@ -268,7 +268,7 @@ where
                 let content = Loaded::load(table.slot(index), guard).content();
                 used += usize::from(!matches!(content, Content::Empty | Content::Sealed));
                 match content {
-                    Content::Dead(_) => dead += 1,
+                    Content::Dead => dead += 1,
                     Content::Item(item) => items.push(item),
                     Content::Empty => {}
                     Content::Frozen(_) => panic!("frozen, and nobody is at it"),

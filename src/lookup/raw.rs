@@ -73,7 +73,7 @@ impl<'g, T, G: Guard> Loaded<'g, T, G> {
             word::Content::Empty => Content::Empty,
             word::Content::Sealed => Content::Sealed,
             word::Content::Moved => Content::Moved,
-            word::Content::Dead(address) => Content::Dead(address),
+            word::Content::Dead(_) => Content::Dead,
             word::Content::Item(_) | word::Content::Frozen(_) if !wanted(self.word) => Content::Other,
             // SAFETY: the slots of a table hold addresses that came through `insert` (rule 1); this one was loaded
             // as a live item through the guard: rule 2.
@@ -91,7 +91,7 @@ pub(super) enum Content<'g, T> {
     Moved,
     Item(&'g T),
     Frozen(&'g T),
-    Dead(usize),
+    Dead,
     /// An item, live or frozen, that was not asked for.
     Other,
 }

@@ -98,7 +98,7 @@ where
             match loaded.content() {
                 Content::Sealed => return Left::Sealed,
                 Content::Moved => return Left::Moved,
-                Content::Dead(_) => return Left::Dead,
+                Content::Dead => return Left::Dead,
                 Content::Empty => {
                     if exchange(slot, loaded.word(), word::sealed()) {
                         return Left::Sealed;

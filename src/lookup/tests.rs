@@ -228,7 +228,7 @@ fn a_resize_may_stand_still() {
     }
 }
 
-/// A key whose `Eq` panics on demand.
+/// A key whose `Eq` panics on demand; what it answers agrees with its `Hash`.
 struct Touchy(u32);
 
 impl std::hash::Hash for Touchy {
@@ -452,13 +452,11 @@ fn stress<C: Reclaim>(spread: Spread, contested: u32, rounds: u64) {
         }
     }
     drain(&mut map);
-    // What was retired is freed by whoever pins next.
+    // What was retired is freed by whoever pins next, once no other test of this process is pinned and off its processor.
     drop(map);
     let made = made.load(Ordering::Relaxed);
-    for _ in 0..10_000 {
-        if drops.load(Ordering::Relaxed) == made {
-            break;
-        }
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while drops.load(Ordering::Relaxed) != made && std::time::Instant::now() < patience {
         crossbeam_epoch::pin().flush();
         thread::yield_now();
     }

@@ -18,7 +18,9 @@
 //! reading to its second. All first readings precede all second ones, so there is one instant in between at which it
 //! held for all shards: the linearization point of "none". A resource returned behind the scan changes a sequence.
 //!
-//! A6 takes no lock and writes nothing. It repeats only if somebody else changed a shard meanwhile: lock-free.
+//! A6 itself takes no lock and writes nothing. If it fails, it is because of something that somebody else did: a change that is
+//! going on (its maker holds the lock, so A6 waits for that), a change since, a batch that has become visible (A6 absorbs it)
+//! or a deadline that has come (A6 warms up what is due). Then the walk begins again.
 
 use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 

@@ -22,7 +22,8 @@
 //! does not overtake R3. The free list's head carries a tag against ABA. A generation repeats after 2^32 returns of one
 //! entry.
 //!
-//! Progress: redeem is wait-free; mint is lock-free (a lost race for the free list's head, or to install a chunk).
+//! Progress: both are lock-free. What a redeemer is told is decided in one step (R2), without a loop; after it, R4 may lose a race for
+//! the free list's head, as M1 may, or one to install a chunk.
 
 #![allow(unsafe_code)]
 

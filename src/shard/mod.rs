@@ -41,7 +41,7 @@ use crate::{
     lookup::{DefaultReclaim, Reclaim},
     node::Node,
     resource::Resource,
-    sync::{SpinLock, atomic::AtomicPtr},
+    sync::SpinLock,
 };
 use slots::{SlotSegment, Slots};
 
@@ -123,12 +123,6 @@ impl<R: Resource> Shard<R> {
     #[inline]
     pub fn face(&self) -> &Face<R> {
         &self.face
-    }
-
-    /// Where the best node is published.
-    #[inline]
-    pub fn best(&self) -> &AtomicPtr<Node<R>> {
-        self.face.best()
     }
 
     /// The events, if anybody wants them.

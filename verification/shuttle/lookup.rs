@@ -139,7 +139,7 @@ fn run(steps: u32) {
         .collect();
     let accounts: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
     let made = 1 + accounts.iter().map(|account| account.made).sum::<usize>();
-    let mut map = Arc::try_unwrap(map).ok().expect("all threads are gone");
+    let mut map = Arc::try_unwrap(map).expect("all threads are gone");
     {
         let guard = map.pin();
         map.check_invariants(&guard);
