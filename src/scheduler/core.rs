@@ -408,7 +408,7 @@ impl<R: Resource> Core<R> {
 }
 
 /// Resources warmed up in one critical section.
-const THAW_AT_ONCE: usize = 8;
+const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Members of a batch admitted in one critical section.
 pub const ABSORB_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 

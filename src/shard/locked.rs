@@ -267,11 +267,9 @@ impl<'s, R: Resource> Locked<'s, R> {
             // All that was free of it, should the limit have been lowered below the leases that are out.
             face.change_available(limit.saturating_sub(moved.from.in_flight()), 0);
         } else {
-            // It stays in the heap, but as the one used last among its equals. With `MostRecent` that is the first place,
-            // which it has already unless it was lent by its key or to a filter.
-            if !is_best || self.inner.ties == Ties::LeastRecent {
-                self.requeue(slot, rank, true);
-            }
+            // It stays in the heap, but as the one used last among its equals; also among those that it will meet at the
+            // rank of its new load.
+            self.requeue(slot, rank, true);
             face.change_available(1, 0);
         }
         self.tally(Count::Lent, node, moved.to);
