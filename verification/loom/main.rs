@@ -5,8 +5,24 @@
 //!     cargo nextest run --test loom --features internals
 //! ```
 //!
-//! Run under nextest: a model that fails while epochs are live aborts its process.
+//! `run` beside this file does that, and prints what each model cost. Run under nextest: a model that fails while epochs
+//! are live aborts its process.
+//!
+//! | file | protocol |
+//! |---|---|
+//! | `spinlock` | exclusion, hand-over of what is guarded, the way to sleep |
+//! | `transitions` | each pair of transitions of one resource, and of insertion with them |
+//! | `lookup` | the map, alone |
 #![cfg(loom)]
 #![allow(unsafe_code, missing_docs)]
 
+#[path = "../linearizability/checker.rs"]
+mod checker;
+mod common;
+#[path = "../linearizability/driver.rs"]
+mod driver;
 mod lookup;
+#[path = "../linearizability/specification.rs"]
+mod specification;
+mod spinlock;
+mod transitions;

@@ -1,0 +1,109 @@
+//! How a model is run, and races of short programs on one fleet.
+
+#![allow(clippy::disallowed_types)]
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
+use leasehold::internals::sync::{Arc, thread};
+
+use crate::{
+    checker::demand,
+    driver::{Actor, Fleet, Setup, Step, allow_slack, observe},
+    specification::{Op, State},
+};
+
+/// Explores `body` within the bounds of the environment: two preemptions if none is given. Prints the cost, and fails if
+/// there was nothing to explore.
+pub fn model(body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(2);
+    // A whole scheduler takes more steps than loom's default allows.
+    builder.max_branches = builder.max_branches.max(20_000);
+    // Where the time limit is looked at.
+    builder.checkpoint_interval = builder.checkpoint_interval.min(100);
+    let runs = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = runs.clone();
+    let start = Instant::now();
+    builder.check(move || {
+        counter.fetch_add(1, SeqCst);
+        body();
+    });
+    let (runs, took) = (runs.load(SeqCst), start.elapsed());
+    assert!(runs > 1, "the model has one thread, or nothing that its threads share");
+    let cut = if builder.max_duration.is_some_and(|limit| took >= limit) { ", CUT SHORT" } else { "" };
+    let bound = builder.preemption_bound.unwrap_or(0);
+    let name = thread_name();
+    println!("loom {name}: {runs} executions, {} ms, p{bound}{cut}", took.as_millis());
+}
+
+#[allow(clippy::disallowed_methods)]
+fn thread_name() -> String {
+    std::thread::current().name().unwrap_or("?").to_owned()
+}
+
+/// A short program, as the models write it.
+pub fn steps(ops: &[Op]) -> Vec<Step> {
+    ops.iter().map(|&op| Step::Do(op)).collect()
+}
+
+/// Runs `before` alone, then each of `threads` in its own thread (the first in the main one), then looks at everything;
+/// what was answered must be explained by some order of the operations, and the structure be consistent.
+pub fn race(setup: Setup, before: Vec<Step>, threads: Vec<Vec<Step>>) {
+    race_then(setup, before, threads, Vec::new(), |_, _| ());
+}
+
+/// As [`race`], with a program for the main thread after all others have ended, and a last look at fleet and
+/// specification.
+pub fn race_then(
+    setup: Setup,
+    before: Vec<Step>,
+    threads: Vec<Vec<Step>>,
+    after: Vec<Step>,
+    look: impl Fn(&Fleet, &State) + Send + Sync + 'static,
+) {
+    model(move || {
+        let fleet = Arc::new(Fleet::new(setup));
+        let mut history = Vec::new();
+        {
+            let mut main = Actor::new(&fleet, 0);
+            main.run(&before);
+            let others: Vec<_> = threads[1..]
+                .iter()
+                .enumerate()
+                .map(|(i, steps)| {
+                    let (fleet, steps) = (Arc::clone(&fleet), steps.clone());
+                    thread::spawn(move || {
+                        let mut actor = Actor::new(&fleet, i as u8 + 1);
+                        actor.run(&steps);
+                        // Leases that are left end with the thread: as operations, so that they are in the history.
+                        while actor.holds() {
+                            actor.step(Step::Release);
+                        }
+                        actor.events
+                    })
+                })
+                .collect();
+            main.run(&threads[0]);
+            history.extend(others.into_iter().map(|other| other.join().expect("no panic")));
+            main.run(&after);
+            while main.holds() {
+                main.step(Step::Release);
+            }
+            observe(&mut main);
+            history.insert(0, main.events);
+        }
+        allow_slack(&mut history);
+        let end = demand(&fleet.specification(), &history);
+        let tally = fleet.scheduler.check_invariants();
+        assert_eq!((tally.members as usize, tally.in_flight as usize), (end.len(), end.in_flight()));
+        look(&fleet, &end);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// A duration that a manual clock reaches.
+pub const SHORT: Duration = Duration::from_nanos(10);
