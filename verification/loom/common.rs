@@ -10,9 +10,9 @@ use std::{
 use leasehold::internals::sync::{Arc, thread};
 
 use crate::{
-    checker::demand,
+    checker::{History, demand},
     driver::{Actor, Fleet, Setup, Step, allow_slack, observe},
-    specification::{Op, State},
+    specification::{Answer, Op, State},
 };
 
 /// Explores `body` within the bounds of the environment: two preemptions if none is given. Prints the cost, and fails if
@@ -70,6 +70,7 @@ pub fn race_then(
         {
             let mut main = Actor::new(&fleet, 0);
             main.run(&before);
+            let began = main.events.len();
             let others: Vec<_> = threads[1..]
                 .iter()
                 .enumerate()
@@ -87,6 +88,7 @@ pub fn race_then(
                 })
                 .collect();
             main.run(&threads[0]);
+            let ended = main.events.len();
             history.extend(others.into_iter().map(|other| other.join().expect("no panic")));
             main.run(&after);
             while main.holds() {
@@ -94,6 +96,7 @@ pub fn race_then(
             }
             observe(&mut main);
             history.insert(0, main.events);
+            by_phase(&mut history, began, ended);
         }
         allow_slack(&mut history);
         let end = demand(&fleet.specification(), &history);
@@ -103,6 +106,18 @@ pub fn race_then(
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();
     });
+}
+
+/// Forgets when operations happened but for the phase: before the race, in it, after it. Threads that share nothing else
+/// have no common time: a load may miss a store that was earlier by the wall clock, and be right. What is left is the
+/// order within each thread, spawn and join.
+fn by_phase(history: &mut History<Op, Answer>, began: usize, ended: usize) {
+    for (thread, events) in history.iter_mut().enumerate() {
+        for (i, event) in events.iter_mut().enumerate() {
+            let phase = if thread > 0 || (began..ended).contains(&i) { 1 } else if i < began { 0 } else { 2 };
+            (event.call, event.done) = (2 * phase, 2 * phase + 1);
+        }
+    }
 }
 
 /// A duration that a manual clock reaches.
