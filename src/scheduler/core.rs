@@ -205,9 +205,21 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// In a model: fails unless the lease's node and value are alive, which its unit of capacity or its pin answers for.
+    #[inline(always)]
+    pub fn witness(&self, held: &Held<R>) {
+        #[cfg(any(loom, shuttle))]
+        {
+            self.map.reclaim().witness(held.node.as_ptr());
+            self.map.reclaim().witness(held.value.as_ptr());
+        }
+        let _ = held;
+    }
+
     /// Ends a lease: by its guard.
     #[inline]
     pub fn end(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
+        self.witness(held);
         match held.token {
             None => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
             Some(token) => self.end_pinned(held, token, deadline, outcome),

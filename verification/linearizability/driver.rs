@@ -51,7 +51,7 @@ impl Res {
         seal
     }
 
-    fn again(&self, version: u8) -> Res {
+    pub fn again(&self, version: u8) -> Res {
         self.alive.fetch_add(1, SeqCst);
         Res { version, seal: UnsafeCell::new(self.key), alive: self.alive.clone(), ..*self }
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_types)]
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
@@ -15,24 +15,53 @@ use crate::{
     specification::{Answer, Op, State},
 };
 
+/// In which of the two orders the threads of a model start; see [`spawn`].
+static MAIN_WAITS: AtomicBool = AtomicBool::new(false);
+
+/// Starts a thread of a model. In half of the exploration it runs first, and the main thread waits.
+///
+/// That matters: of all accesses to an atomic, loom remembers the last. It overlooks the race of a load with another
+/// thread's store if that thread has loaded the same atomic in between, as every load-then-swap loop and every counter
+/// under a lock does, unless its first execution happens to run them the other way round.
+pub fn spawn<T: 'static>(body: impl FnOnce() -> T + 'static) -> thread::JoinHandle<T> {
+    let thread = thread::spawn(body);
+    if MAIN_WAITS.load(SeqCst) {
+        thread::yield_now();
+    }
+    thread
+}
+
 /// Explores `body` within the bounds of the environment: two preemptions if none is given. Prints the cost, and fails if
 /// there was nothing to explore.
 pub fn model(body: impl Fn() + Send + Sync + 'static) {
+    model_within(2, body);
+}
+
+/// As [`model`], for a model that is dear: in the fast tier (a bound of 2) at most `bound` preemptions.
+pub fn model_within(bound: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(2);
+    let asked = *builder.preemption_bound.get_or_insert(2);
+    if asked == 2 {
+        builder.preemption_bound = Some(bound);
+    }
     // A whole scheduler takes more steps than loom's default allows.
     builder.max_branches = builder.max_branches.max(20_000);
     // Where the time limit is looked at.
     builder.checkpoint_interval = builder.checkpoint_interval.min(100);
     let runs = std::sync::Arc::new(AtomicUsize::new(0));
     let counter = runs.clone();
+    let body = std::sync::Arc::new(body);
     let start = Instant::now();
-    builder.check(move || {
-        counter.fetch_add(1, SeqCst);
-        body();
-    });
+    for main_waits in [false, true] {
+        let (counter, body) = (counter.clone(), body.clone());
+        MAIN_WAITS.store(main_waits, SeqCst);
+        builder.check(move || {
+            counter.fetch_add(1, SeqCst);
+            body();
+        });
+    }
     let (runs, took) = (runs.load(SeqCst), start.elapsed());
-    assert!(runs > 1, "the model has one thread, or nothing that its threads share");
+    assert!(runs > 2, "the model has one thread, or nothing that its threads share");
     let cut = if builder.max_duration.is_some_and(|limit| took >= limit) { ", CUT SHORT" } else { "" };
     let bound = builder.preemption_bound.unwrap_or(0);
     let name = thread_name();
@@ -52,7 +81,12 @@ pub fn steps(ops: &[Op]) -> Vec<Step> {
 /// Runs `before` alone, then each of `threads` in its own thread (the first in the main one), then looks at everything;
 /// what was answered must be explained by some order of the operations, and the structure be consistent.
 pub fn race(setup: Setup, before: Vec<Step>, threads: Vec<Vec<Step>>) {
-    race_then(setup, before, threads, Vec::new(), |_, _| ());
+    race_within(2, setup, before, threads);
+}
+
+/// As [`race`], for a model that is dear: see [`model_within`].
+pub fn race_within(bound: usize, setup: Setup, before: Vec<Step>, threads: Vec<Vec<Step>>) {
+    run(bound, setup, before, threads, Vec::new(), |_, _| ());
 }
 
 /// As [`race`], with a program for the main thread after all others have ended, and a last look at fleet and
@@ -64,7 +98,18 @@ pub fn race_then(
     after: Vec<Step>,
     look: impl Fn(&Fleet, &State) + Send + Sync + 'static,
 ) {
-    model(move || {
+    run(2, setup, before, threads, after, look);
+}
+
+fn run(
+    bound: usize,
+    setup: Setup,
+    before: Vec<Step>,
+    threads: Vec<Vec<Step>>,
+    after: Vec<Step>,
+    look: impl Fn(&Fleet, &State) + Send + Sync + 'static,
+) {
+    model_within(bound, move || {
         let fleet = Arc::new(Fleet::new(setup));
         let mut history = Vec::new();
         {
@@ -76,7 +121,7 @@ pub fn race_then(
                 .enumerate()
                 .map(|(i, steps)| {
                     let (fleet, steps) = (Arc::clone(&fleet), steps.clone());
-                    thread::spawn(move || {
+                    spawn(move || {
                         let mut actor = Actor::new(&fleet, i as u8 + 1);
                         actor.run(&steps);
                         // Leases that are left end with the thread: as operations, so that they are in the history.

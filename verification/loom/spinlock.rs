@@ -3,7 +3,7 @@
 //! Loom's cell reports an access that the lock does not order, so a lost exclusion and a weak unlock both fail. A lock
 //! whose owner has gone must be taken, so a lost unlock fails as a branch that never ends.
 
-use leasehold::internals::sync::{Arc, SpinLock, thread};
+use leasehold::internals::sync::{Arc, SpinLock};
 
 use crate::common::model;
 
@@ -18,7 +18,7 @@ fn counting(threads: u32) {
         let others: Vec<_> = (0..threads)
             .map(|_| {
                 let lock = Arc::clone(&lock);
-                thread::spawn(move || count(&lock))
+                crate::common::spawn(move || count(&lock))
             })
             .collect();
         count(&lock);
@@ -48,7 +48,7 @@ fn try_lock() {
         let lock = Arc::new(SpinLock::new(0));
         let other = {
             let lock = Arc::clone(&lock);
-            thread::spawn(move || lock.try_lock().map(|mut value| *value += 1).is_some())
+            crate::common::spawn(move || lock.try_lock().map(|mut value| *value += 1).is_some())
         };
         let mine = lock.try_lock().map(|mut value| *value += 1).is_some();
         let theirs = other.join().expect("no panic");
@@ -65,7 +65,7 @@ fn parking() {
         let lock = Arc::new(SpinLock::new(0));
         let other = {
             let lock = Arc::clone(&lock);
-            thread::spawn(move || *lock.lock_sleeping() += 1)
+            crate::common::spawn(move || *lock.lock_sleeping() += 1)
         };
         *lock.lock() += 1;
         other.join().expect("no panic");

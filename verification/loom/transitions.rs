@@ -6,7 +6,7 @@
 //! face must agree; every resource must be dropped once.
 
 use crate::{
-    common::{race, steps},
+    common::{race, race_within, steps},
     driver::{Setup, Step, Step::Release as Return, Step::ReleaseAfter as ReturnAfter},
     specification::Op::*,
 };
@@ -93,8 +93,6 @@ races! {
     /// A lease on the first value, two that supersede it.
     update_update_leased: [Insert(0), Acquire]; [Update(0), Return] | [Update(0)];
     insert_insert_same_key: []; [Insert(0)] | [Insert(0)];
-    /// Slots, heap and lookup grow under both.
-    insert_insert(room: 0): [Insert(0)]; [Insert(1)] | [Insert(2)];
     insert_remove_same_key: [Insert(0)]; [Insert(0)] | [Remove(0)];
     insert_remove_leased: [Insert(0), Acquire]; [Insert(0), Return] | [Remove(0)];
     insert_acquire: []; [Insert(0)] | [Acquire];
@@ -107,8 +105,20 @@ races! {
     remove_get: [Insert(0)]; [Remove(0)] | [Get(0), Get(0)];
     update_get: [Insert(0)]; [UpdateWith(0)] | [Get(0), Get(0)];
     insert_get: []; [Insert(0)] | [Get(0), AcquireKey(0)];
-    remove_reinsert_get: [Insert(0)]; [Remove(0), Insert(0)] | [Get(0), Acquire];
-    exclude_acquire_acquire(units: 2): [Insert(0)]; [Exclude(0), Include(0)] | [Acquire, Acquire];
+    remove_reinsert_get: [Insert(0)]; [Remove(0), Insert(0)] | [Get(0), AcquireKey(0)];
+}
+
+/// Slots, heap and lookup grow under both.
+#[test]
+fn insert_insert() {
+    let setup = Setup { room: 0, ..Setup::default() };
+    race_within(1, setup, steps(&[Insert(0)]), vec![steps(&[Insert(1)]), steps(&[Insert(2)])]);
+}
+
+#[test]
+fn exclude_include_acquire_acquire() {
+    let setup = Setup { units: 2, ..Setup::default() };
+    race_within(1, setup, steps(&[Insert(0)]), vec![steps(&[Exclude(0), Include(0)]), steps(&[Acquire, Acquire])]);
 }
 
 /// Three threads: a lease comes back to a resource that is removed and inserted again.
