@@ -34,7 +34,7 @@ use crate::{
     ring::affinity_hash,
     shard::{Lent, Locked, NEVER, Shard},
     strategy::ShardView,
-    sync::Timestamp,
+    sync::{Timestamp, planted},
 };
 
 /// What came of trying one shard.
@@ -165,7 +165,7 @@ impl<R: Resource> Core<R> {
                 return None;
             }
         }
-        if first != second {
+        if first != second && !planted("none_at_one_look") {
             return None;
         }
         let mut retry_after = None;

@@ -20,6 +20,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Mutex, Published, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        planted,
         thread_hint,
     },
 };
@@ -311,7 +312,8 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
         let state = node.state.load();
-        if state.is_removed() || (state.is_staged() && !self.roster.is_committed(node.batch())) {
+        let early = planted("batch_in_part") && node.batch() != 0;
+        if state.is_removed() || (state.is_staged() && !early && !self.roster.is_committed(node.batch())) {
             None
         } else {
             Some(state)

@@ -17,6 +17,7 @@
 #[cfg(not(loom))]
 mod cell;
 mod clock;
+mod fault;
 mod published;
 mod random;
 mod spin;
@@ -24,6 +25,7 @@ mod spinlock;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
+pub use fault::planted;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;

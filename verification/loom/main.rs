@@ -24,7 +24,7 @@
 //! `common` runs a model: two preemptions unless `LOOM_MAX_PREEMPTIONS` says otherwise; a model that is too dear for that
 //! states a bound of its own, which holds in the fast tier only.
 #![cfg(loom)]
-#![allow(unsafe_code, missing_docs)]
+#![allow(unsafe_code, missing_docs, dead_code)]
 
 mod batch;
 #[path = "../linearizability/checker.rs"]

@@ -13,7 +13,7 @@
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once |
 #![cfg(shuttle)]
-#![allow(unsafe_code, missing_docs)]
+#![allow(unsafe_code, missing_docs, dead_code)]
 
 #[path = "../linearizability/checker.rs"]
 mod checker;
