@@ -288,8 +288,7 @@ impl NodeState {
             (state.in_flight() > 0).then(|| {
                 let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state };
                 let state = if planted("return_stays_full") { state } else { state.capped(limit) };
-                let state =
-                    if planted("return_clears_hold") { state.without(flag::EXCLUDED) } else { state };
+                let state = if planted("return_clears_hold") { state.without(flag::EXCLUDED) } else { state };
                 let state = if cool { state.with(flag::COOLING) } else { state };
                 state.next_generation()
             })

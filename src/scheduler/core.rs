@@ -20,8 +20,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Mutex, Published, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        planted,
-        thread_hint,
+        planted, thread_hint,
     },
 };
 

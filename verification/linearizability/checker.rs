@@ -45,7 +45,8 @@ pub enum Verdict<S> {
 pub const BUDGET: usize = 2_000_000;
 
 pub fn check<S: Specification>(start: &S, history: &History<S::Op, S::Answer>) -> Verdict<S> {
-    let mut search = Search { history, seen: HashSet::new(), longest: (0, vec![0; history.len()], start.clone()) };
+    let mut search =
+        Search { history, seen: HashSet::new(), longest: (0, vec![0; history.len()], start.clone()) };
     match search.go(vec![0; history.len()], start.clone()) {
         Found::Yes(end) => Verdict::Linearizable { end, situations: search.seen.len() },
         Found::No => Verdict::Wrong { explained: search.longest.1, state: search.longest.2 },
@@ -80,8 +81,7 @@ impl<S: Specification> Search<'_, S> {
             if explained > self.longest.0 {
                 self.longest = (explained, at.clone(), state.clone());
             }
-            let next: Vec<_> =
-                self.history.iter().zip(&at).map(|(thread, &i)| thread.get(i)).collect();
+            let next: Vec<_> = self.history.iter().zip(&at).map(|(thread, &i)| thread.get(i)).collect();
             if next.iter().all(Option::is_none) {
                 return Found::Yes(state);
             }
@@ -116,7 +116,8 @@ pub fn demand<S: Specification>(start: &S, history: &History<S::Op, S::Answer>) 
                         std::cmp::Ordering::Greater => '.',
                     };
                     let Event { op, answer, call, done } = event;
-                    text += &format!("  {mark} thread {thread} [{call:>3}..{done:>3}] {op:?} -> {answer:?}\n");
+                    text +=
+                        &format!("  {mark} thread {thread} [{call:>3}..{done:>3}] {op:?} -> {answer:?}\n");
                 }
             }
             panic!(

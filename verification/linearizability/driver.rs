@@ -185,7 +185,10 @@ impl Fleet {
         drop(self.scheduler);
         // The real collector frees when it likes; the model's oracle is done when the scheduler is gone.
         let left = self.alive.load(SeqCst);
-        assert!(left == 0 || (left > 0 && cfg!(not(any(loom, shuttle)))), "dropped once, all of them: {left} left");
+        assert!(
+            left == 0 || (left > 0 && cfg!(not(any(loom, shuttle)))),
+            "dropped once, all of them: {left} left"
+        );
     }
 }
 

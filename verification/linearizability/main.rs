@@ -75,6 +75,15 @@ fn any_step(random: &mut SplitMix64) -> Step {
     })
 }
 
+/// Two shards take turns in having the only eligible resource, with an overlap: there is always something to lend.
+fn turn(number: u8, i: usize) -> Step {
+    match number {
+        1 => Step::Do([Op::Include(1), Op::Exclude(0), Op::Include(0), Op::Exclude(1)][i % 4]),
+        _ if i % 2 == 0 => Step::Do(Op::Acquire),
+        _ => Step::Release,
+    }
+}
+
 /// One history of real threads; answers with how many situations the search looked at.
 fn one(seed: u64) -> usize {
     let mut random = SplitMix64::new(seed);
@@ -84,7 +93,14 @@ fn one(seed: u64) -> usize {
         by_load: false,
         room: 0,
     };
+    // Every fourth history.
+    let turns = setup.shards == 2 && random.below(4) < 3;
+    let setup = if turns { Setup { units: 4, ..setup } } else { setup };
     let fleet = Arc::new(Fleet::new(setup));
+    let mut first = Actor::new(&fleet, 0);
+    if turns {
+        first.run(&[Op::Insert(0), Op::Insert(1), Op::Exclude(1)].map(Step::Do));
+    }
     let start = Arc::new(Barrier::new(THREADS as usize));
     let actors: Vec<_> = (1..=THREADS)
         .map(|number| {
@@ -93,8 +109,8 @@ fn one(seed: u64) -> usize {
             thread::spawn(move || {
                 let mut actor = Actor::new(&fleet, number);
                 start.wait();
-                for _ in 0..LENGTH {
-                    actor.step(any_step(&mut random));
+                for i in 0..LENGTH {
+                    actor.step(if turns { turn(number, i) } else { any_step(&mut random) });
                 }
                 while actor.holds() {
                     actor.step(Step::Release);
@@ -105,9 +121,9 @@ fn one(seed: u64) -> usize {
         .collect();
     let mut history: Vec<_> = actors.into_iter().map(|actor| actor.join().expect("no panic")).collect();
     {
-        let mut last = Actor::new(&fleet, 0);
-        observe(&mut last);
-        history.push(last.events);
+        observe(&mut first);
+        history.push(std::mem::take(&mut first.events));
+        drop(first);
     }
     allow_slack(&mut history);
     let start = fleet.specification();

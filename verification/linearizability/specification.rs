@@ -36,7 +36,9 @@ pub enum Op {
     Undrain(u8),
     Get(u8),
     /// With this many single insertions, removals and evictions that overlap it.
-    Len { slack: u8 },
+    Len {
+        slack: u8,
+    },
     Evict,
     Close,
 }
@@ -52,8 +54,14 @@ pub enum Answer {
     Duplicate,
     NotFound,
     Closed,
-    Removed { in_flight: u8 },
-    Lent { key: u8, version: u8, lease: LeaseId },
+    Removed {
+        in_flight: u8,
+    },
+    Lent {
+        key: u8,
+        version: u8,
+        lease: LeaseId,
+    },
     None(Counts),
     NotEligible(Standing),
     Version(u8),
@@ -134,8 +142,7 @@ impl State {
 
     fn insert(&mut self, key: u8) {
         self.incarnations += 1;
-        self.members[key as usize] =
-            Some(Member { incarnation: self.incarnations, ..Member::default() });
+        self.members[key as usize] = Some(Member { incarnation: self.incarnations, ..Member::default() });
     }
 
     fn lend(&mut self, key: u8, lease: LeaseId) {
@@ -149,12 +156,12 @@ impl State {
     fn give_back(&mut self, lease: LeaseId) -> Option<Option<&mut Member>> {
         let at = self.leases.iter().position(|&(id, ..)| id == lease)?;
         let (_, key, incarnation) = self.leases.remove(at);
-        let member =
-            self.members[key as usize].as_mut().filter(|member| member.incarnation == incarnation);
-        Some(member.map(|member| {
+        let member = self.members[key as usize].as_mut().filter(|member| member.incarnation == incarnation);
+        if let Some(member) = member {
             member.in_flight -= 1;
-            member
-        }))
+            return Some(Some(member));
+        }
+        Some(None)
     }
 
     /// A hold on a member: what it was, and what it becomes.

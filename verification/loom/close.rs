@@ -15,7 +15,8 @@ fn closing(before: &[Op], main: Vec<Step>) {
     race_then(Setup::default(), steps(before), vec![main, steps(&[Close])], Vec::new(), |fleet, _| {
         assert!(fleet.scheduler.is_closed());
         assert!(!fleet.scheduler.close(), "it was closed once");
-        for op in [Acquire, AcquireKey(0), Insert(5), InsertBatch(4, 2), Remove(0), UpdateWith(0), Exclude(0)] {
+        for op in [Acquire, AcquireKey(0), Insert(5), InsertBatch(4, 2), Remove(0), UpdateWith(0), Exclude(0)]
+        {
             let mut actor = crate::driver::Actor::new(fleet, 9);
             actor.step(Step::Do(op));
             assert_eq!(actor.events[0].answer, Answer::Closed, "{op:?} after the close");

@@ -159,7 +159,13 @@ fn run(
 fn by_phase(history: &mut History<Op, Answer>, began: usize, ended: usize) {
     for (thread, events) in history.iter_mut().enumerate() {
         for (i, event) in events.iter_mut().enumerate() {
-            let phase = if thread > 0 || (began..ended).contains(&i) { 1 } else if i < began { 0 } else { 2 };
+            let phase = if thread > 0 || (began..ended).contains(&i) {
+                1
+            } else if i < began {
+                0
+            } else {
+                2
+            };
             (event.call, event.done) = (2 * phase, 2 * phase + 1);
         }
     }

@@ -233,7 +233,9 @@ fn peek_peek_remove() {
             let fleet = Arc::clone(&fleet);
             crate::common::spawn(move || body(&fleet))
         };
-        let one = spawn(|fleet| { seen(fleet.scheduler.peek()); });
+        let one = spawn(|fleet| {
+            seen(fleet.scheduler.peek());
+        });
         let two = spawn(|fleet| drop(fleet.scheduler.remove(&0)));
         seen(fleet.scheduler.peek());
         one.join().expect("no panic");

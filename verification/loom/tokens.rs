@@ -63,8 +63,9 @@ fn redeem_redeem_redeem() {
     model_within(1, || {
         let (fleet, mut leases) = lent(1);
         let token = leases.remove(0).into_token();
-        let others: Vec<_> =
-            (0..2).map(|_| spawn(&fleet, move |fleet| u32::from(fleet.scheduler.release(token).is_ok()))).collect();
+        let others: Vec<_> = (0..2)
+            .map(|_| spawn(&fleet, move |fleet| u32::from(fleet.scheduler.release(token).is_ok())))
+            .collect();
         let mut won = u32::from(fleet.scheduler.release(token).is_ok());
         won += others.into_iter().map(|other| other.join().expect("no panic")).sum::<u32>();
         assert_eq!(won, 1, "one of three wins");

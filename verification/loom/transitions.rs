@@ -33,8 +33,6 @@ impl From<crate::specification::Op> for Step {
     }
 }
 
-
-
 races! {
     acquire_acquire: [Insert(0)]; [Acquire] | [Acquire];
     /// Two units, and the loser of the first takes the second.
@@ -118,7 +116,12 @@ fn insert_insert() {
 #[test]
 fn exclude_include_acquire_acquire() {
     let setup = Setup { units: 2, ..Setup::default() };
-    race_within(1, setup, steps(&[Insert(0)]), vec![steps(&[Exclude(0), Include(0)]), steps(&[Acquire, Acquire])]);
+    race_within(
+        1,
+        setup,
+        steps(&[Insert(0)]),
+        vec![steps(&[Exclude(0), Include(0)]), steps(&[Acquire, Acquire])],
+    );
 }
 
 /// Three threads: a lease comes back to a resource that is removed and inserted again.
