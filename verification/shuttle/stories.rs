@@ -401,8 +401,10 @@ fn a_batch_behind_the_scan() {
                 thread::spawn(move || {
                     let mut actor = Actor::new(&fleet, number);
                     ops.iter().for_each(|&op| actor.step(Step::Do(op)));
+                    while actor.holds() {
+                        actor.step(Step::Release);
+                    }
                     actor.events
-                    // Leases that are left end here: nobody looks any more.
                 })
             })
             .collect();
