@@ -48,7 +48,10 @@
 
 use std::fmt;
 
-use crate::{resource::Capacity, sync::atomic::Ordering};
+use crate::{
+    resource::Capacity,
+    sync::{atomic::Ordering, planted},
+};
 
 /// One bit of a state word. Those that a user can set are [`Hold`]s.
 mod flag {
@@ -286,8 +289,7 @@ impl NodeState {
     #[inline]
     pub fn lend(&self, limit: u32) -> Result<Moved, Refused> {
         self.transition(|state| {
-            state
-                .is_eligible()
+            (state.is_eligible() || (state.is_member() && planted("lend_unchecked")))
                 .then(|| State { bits: state.bits + (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit))
         })
     }
@@ -299,7 +301,9 @@ impl NodeState {
     pub fn give_back(&self, limit: u32, cool: bool) -> Result<Moved, Refused> {
         self.transition(|state| {
             (state.in_flight() > 0).then(|| {
-                let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit);
+                let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state };
+                let state = if planted("return_stays_full") { state } else { state.capped(limit) };
+                let state = if planted("return_clears_hold") { state.without(flag::EXCLUDED) } else { state };
                 let state = if cool { state.with(flag::COOLING) } else { state };
                 state.next_generation()
             })
@@ -328,7 +332,10 @@ impl NodeState {
 
     /// Out of the fleet. Exactly one caller succeeds.
     pub fn remove(&self) -> Result<Moved, Refused> {
-        self.transition(|state| state.is_member().then(|| state.with(flag::REMOVED).next_generation()))
+        self.transition(|state| {
+            (state.is_member() || planted("remove_unchecked"))
+                .then(|| state.with(flag::REMOVED).next_generation())
+        })
     }
 
     /// The lookup has forgotten the key of a removed resource.

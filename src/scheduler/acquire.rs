@@ -36,7 +36,7 @@ use crate::{
     ring::affinity_hash,
     shard::{Lent, Locked, NEVER, Shard},
     strategy::ShardView,
-    sync::Timestamp,
+    sync::{Timestamp, planted},
 };
 
 /// What came of trying one shard.
@@ -162,7 +162,7 @@ impl<R: Resource> Core<R> {
             }
             second = second.wrapping_add(shard.face().end_read());
         }
-        if first != second {
+        if first != second && !planted("none_at_one_look") {
             return None;
         }
         if earliest != NEVER {

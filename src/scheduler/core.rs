@@ -21,7 +21,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        thread_hint,
+        planted, thread_hint,
     },
 };
 
@@ -240,9 +240,21 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// In a model: fails unless the lease's node and value are alive, which its unit of capacity or its pin answers for.
+    #[inline(always)]
+    pub fn witness(&self, held: &Held<R>) {
+        #[cfg(any(loom, shuttle))]
+        {
+            self.map.reclaim().witness(held.node.as_ptr());
+            self.map.reclaim().witness(held.value.as_ptr());
+        }
+        let _ = held;
+    }
+
     /// Ends a lease: by its guard.
     #[inline]
     pub fn end(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
+        self.witness(held);
         match held.token {
             None => {
                 let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
@@ -350,8 +362,9 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
         let mut state = node.state.load();
+        let early = planted("batch_in_part") && node.batch() != 0;
         if state.is_staged() {
-            if !self.roster.is_committed(node.batch()) {
+            if !early && !self.roster.is_committed(node.batch()) {
                 return None;
             }
             // The number may be that of an earlier batch, which was undone: then its abort happened before the commit that

@@ -205,6 +205,7 @@ impl<R: Resource> Deref for Lease<'_, R> {
 
     #[inline]
     fn deref(&self) -> &R {
+        self.core.witness(&self.held);
         self.held.resource()
     }
 }
@@ -214,6 +215,7 @@ impl<R: Resource> Deref for OwnedLease<R> {
 
     #[inline]
     fn deref(&self) -> &R {
+        self.core.witness(&self.held);
         self.held.resource()
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     heap::Entry,
     node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
-    sync::SpinGuard,
+    sync::{SpinGuard, planted},
 };
 
 /// A shard whose lock is held. Publishes the face when dropped, then unlocks.
@@ -214,7 +214,12 @@ impl<'s, R: Resource> Locked<'s, R> {
                 self.unqueue(from, owned.slot);
             }
             match to {
-                Standing::Eligible => self.queue(to, node.rank(), owned.slot),
+                Standing::Eligible => {
+                    self.queue(to, node.rank(), owned.slot);
+                    if from == Standing::Excluded && planted("include_queues_twice") {
+                        self.queue(to, node.rank(), owned.slot);
+                    }
+                }
                 Standing::Cooling => self.queue(to, node.deadline(), owned.slot),
                 _ => {}
             }
@@ -425,7 +430,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         rank: u64,
         expected: Option<NonNull<Value<R>>>,
     ) -> Result<Revalued<R>, (Box<Value<R>>, Refused)> {
-        if expected.is_some_and(|expected| expected != node.value_ptr()) {
+        if expected.is_some_and(|expected| expected != node.value_ptr()) && !planted("update_blind") {
             return Err((value, Refused(node.state.load())));
         }
         self.write();

@@ -17,6 +17,7 @@
 #[cfg(not(loom))]
 mod cell;
 mod clock;
+mod fault;
 mod published;
 mod random;
 mod spin;
@@ -24,6 +25,7 @@ mod spinlock;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
+pub use fault::planted;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;
@@ -85,7 +87,8 @@ pub fn thread_hint() -> usize {
 #[cfg(any(loom, shuttle))]
 pub fn thread_hint() -> usize {
     let id = format!("{:?}", thread::current().id());
-    id.bytes().filter(u8::is_ascii_digit).fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
+    // Not 0, which means nobody where a hint names an owner.
+    1 + id.bytes().filter(u8::is_ascii_digit).fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
 }
 
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.

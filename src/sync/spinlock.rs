@@ -137,6 +137,20 @@ impl<T> SpinLock<T> {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Threads that have lain down.
+    #[cfg(any(loom, shuttle))]
+    pub fn sleepers(&self) -> u32 {
+        self.sleepers.load(Ordering::Relaxed)
+    }
+
+    /// Takes the lock the longest way: lies down first, as a waiter does after `SLEEP_AFTER` failed attempts, which no
+    /// model is long enough to reach by itself.
+    #[cfg(any(loom, shuttle))]
+    pub fn lock_sleeping(&self) -> SpinGuard<'_, T> {
+        self.sleep();
+        self.lock()
+    }
+
     #[cold]
     fn wake_one(&self) {
         // Taking the bed's lock orders this wake-up after a sleeper's last look at the state.

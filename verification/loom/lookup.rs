@@ -170,12 +170,12 @@ fn with<C: Reclaim, O: 'static>(
     body: impl FnOnce(&Fixture<C>) -> O + 'static,
 ) -> thread::JoinHandle<O> {
     let fixture = Arc::clone(fixture);
-    thread::spawn(move || body(&fixture))
+    crate::common::spawn(move || body(&fixture))
 }
 
 #[test]
 fn insert_insert_same_key() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         let other = with(&fixture, |fixture| fixture.insert(1, crowded));
         let mine = fixture.insert(1, crowded);
@@ -188,7 +188,7 @@ fn insert_insert_same_key() {
 /// Both meet a full table: two resizes are begun, one is used.
 #[test]
 fn resize_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| fixture.insert(2, crowded));
@@ -219,7 +219,7 @@ fn get_after_shared_resize() {
 /// The same key from two threads, across a resize.
 #[test]
 fn resize_insert_same_key() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| fixture.insert(2, spread));
@@ -232,7 +232,7 @@ fn resize_insert_same_key() {
 
 #[test]
 fn insert_remove() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         let other = with(&fixture, |fixture| fixture.remove(1, crowded));
         assert!(fixture.insert(1, crowded));
@@ -248,7 +248,7 @@ fn insert_remove() {
 
 #[test]
 fn remove_remove() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| fixture.remove(1, crowded) == Some(true));
@@ -260,7 +260,7 @@ fn remove_remove() {
 
 #[test]
 fn get_remove_retire() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| fixture.remove(1, crowded));
@@ -275,7 +275,7 @@ fn get_remove_retire() {
 /// A reader must find an item that is there all the time, whatever tables come and go.
 #[test]
 fn get_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
@@ -289,7 +289,7 @@ fn get_resize() {
 /// As before, with two resizes: the first table is retired under the reader.
 #[test]
 fn get_two_resizes() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| (2..5).for_each(|key| assert!(fixture.insert(key, crowded))));
@@ -303,7 +303,7 @@ fn get_two_resizes() {
 /// Once removed, an item must not be found again, though a copy of it may be under way.
 #[test]
 fn remove_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
@@ -318,7 +318,7 @@ fn remove_resize() {
 /// A reader, a remover that retires, and a copier.
 #[test]
 fn get_remove_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let resizer = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
@@ -334,7 +334,7 @@ fn get_remove_resize() {
 /// The key goes and comes back as another item, which costs a resize; a reader may miss it in between.
 #[test]
 fn remove_reinsert() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| {
@@ -351,7 +351,7 @@ fn remove_reinsert() {
 
 #[test]
 fn remove_reinsert_insert() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| {
@@ -446,7 +446,7 @@ fn removal_publishes() {
 /// An item that stays is met once by an iteration, whatever moves meanwhile.
 #[test]
 fn iterate_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| assert!(fixture.insert(5, spread)));
@@ -464,7 +464,7 @@ fn iterate_resize() {
 /// The shipped reclaimer, which cannot find a use after free in so short a run, but takes part in the orderings.
 #[test]
 fn real_epoch() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Epoch>::new();
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| fixture.remove(1, crowded));

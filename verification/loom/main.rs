@@ -5,8 +5,41 @@
 //!     cargo nextest run --test loom --features internals
 //! ```
 //!
-//! Run under nextest: a model that fails while epochs are live aborts its process.
+//! `run` beside this file does that, and prints what each model cost. Run under nextest: a model that fails while epochs
+//! are live aborts its process.
+//!
+//! | file | protocol |
+//! |---|---|
+//! | `spinlock` | exclusion, hand-over of what is guarded, the way to sleep |
+//! | `transitions` | each pair of transitions of one resource, and of insertion with them |
+//! | `batch` | all or nothing, never in part |
+//! | `peek` | looking without a lock: publication and reclamation |
+//! | `none` | the honest "none" over two shards |
+//! | `cooling` | the hint of the earliest deadline; thawing |
+//! | `tokens` | minting, redeeming, the free list; a guard beside its token |
+//! | `ring` | the affinity ring: published, looked up |
+//! | `close` | closing against everything |
+//! | `lookup` | the map, alone |
+//!
+//! `common` runs a model: two preemptions unless `LOOM_MAX_PREEMPTIONS` says otherwise; a model that is too dear for that
+//! states a bound of its own, which holds in the fast tier only.
 #![cfg(loom)]
-#![allow(unsafe_code, missing_docs)]
+#![allow(unsafe_code, missing_docs, dead_code)]
 
+mod batch;
+#[path = "../linearizability/checker.rs"]
+mod checker;
+mod close;
+mod common;
+mod cooling;
+#[path = "../linearizability/driver.rs"]
+mod driver;
 mod lookup;
+mod none;
+mod peek;
+mod ring;
+#[path = "../linearizability/specification.rs"]
+mod specification;
+mod spinlock;
+mod tokens;
+mod transitions;

@@ -7,7 +7,7 @@ use leasehold::{Capacity, Outcome};
 use super::resource::{Slope, Spec};
 
 /// How many keys there are.
-pub const KEYS: u8 = 24;
+pub const KEYS: u8 = 16;
 
 /// Which resources a filter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,32 @@
 //! ```sh
 //! SHUTTLE_SILENCE_WARNINGS=1 RUSTFLAGS="--cfg shuttle" cargo nextest run --test shuttle --features internals
 //! ```
+//!
+//! `run` beside this file does that. A failure prints its schedule: run the scenario again with that text in
+//! `SHUTTLE_REPLAY`, then pin it in `pinned.rs`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `lookup` | the map: random programs |
+//! | `pinned` | schedules that failed once |
 #![cfg(shuttle)]
 // Clippy cannot tell the facade's names from those behind them.
-#![allow(unsafe_code, missing_docs, clippy::disallowed_types)]
+#![allow(unsafe_code, missing_docs, dead_code, clippy::disallowed_types)]
 
+#[path = "../linearizability/checker.rs"]
+mod checker;
+mod common;
+#[path = "../linearizability/driver.rs"]
+mod driver;
 mod lookup;
+mod pinned;
+#[path = "../linearizability/specification.rs"]
+mod specification;
+mod stories;
+
+/// Histories of random programs; the real threads' ones are in the `linearizability` target.
+#[test]
+fn histories() {
+    common::scenario("histories", || stories::anything(4, 8));
+}

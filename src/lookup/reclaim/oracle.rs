@@ -50,6 +50,14 @@ impl Oracle {
         self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Fails if `pointer`, which something other than a guard is said to keep alive, has been retired.
+    pub fn witness<T>(&self, pointer: *const T) {
+        if std::thread::panicking() {
+            return;
+        }
+        assert!(!self.book().retired.contains_key(&pointer.addr()), "retired while it was claimed");
+    }
+
     /// How many pointers have been retired so far.
     pub fn retired(&self) -> usize {
         self.book().retired.len()

@@ -1,0 +1,378 @@
+//! Runs programs of operations against a real scheduler and records what it answers.
+//!
+//! Used by all three checkers: the resource keeps its contents in the facade's cell, so that loom sees every access that
+//! nothing orders, and counts its drops, so that nothing is lost and nothing is freed twice.
+
+#![allow(clippy::disallowed_types)]
+
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, Hasher},
+    sync::atomic::{AtomicIsize, AtomicU64, Ordering::SeqCst},
+    time::Duration,
+};
+
+use leasehold::{
+    AcquireError, AcquireKeyError, Capacity, InsertError, KeyError, Lease, NoneEligible, Resource, Scheduler,
+    Strategy, UpdateError,
+    internals::sync::{Arc, ManualClock, SplitMix64, UnsafeCell},
+};
+
+use super::{
+    checker::{Event, History},
+    specification::{Answer, KEYS, LeaseId, Op, State},
+};
+
+/// A cooling that no clock of a test ends.
+pub const FOR_EVER: Duration = Duration::from_secs(1 << 40);
+
+/// What is lent: ranked by key, so that the order is known.
+pub struct Res {
+    pub key: u8,
+    pub version: u8,
+    pub units: u8,
+    /// The load makes it worse, so that every lease ranks it anew.
+    pub by_load: bool,
+    pub home: usize,
+    /// The key once more, where the checkers watch.
+    seal: UnsafeCell<u8>,
+    alive: std::sync::Arc<AtomicIsize>,
+}
+
+// SAFETY: the cell is written before the value is published and read afterwards.
+unsafe impl Sync for Res {}
+
+impl Res {
+    /// Reads what only a reader of a live, published value may read.
+    pub fn check(&self) -> u8 {
+        // SAFETY: see `Sync`.
+        let seal = self.seal.with(|seal| unsafe { *seal });
+        assert_eq!(seal, self.key, "the value is complete and alive");
+        seal
+    }
+
+    pub fn again(&self, version: u8) -> Res {
+        self.alive.fetch_add(1, SeqCst);
+        Res { version, seal: UnsafeCell::new(self.key), alive: self.alive.clone(), ..*self }
+    }
+}
+
+impl Drop for Res {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A second panic would hide the first.
+            return;
+        }
+        // SAFETY: dropped by its only owner.
+        self.seal.with_mut(|seal| unsafe { *seal = u8::MAX });
+        self.alive.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Resource for Res {
+    type Key = u8;
+    type Priority = u32;
+
+    fn key(&self) -> u8 {
+        self.key
+    }
+
+    fn priority(&self, in_flight: u32) -> u32 {
+        u32::from(self.key) + if self.by_load { 100 * in_flight } else { 0 }
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity::Limited(u32::from(self.units))
+    }
+
+    fn home(&self, shards: usize) -> Option<usize> {
+        Some(self.home % shards)
+    }
+}
+
+/// The same hashes in every run.
+#[derive(Clone, Default)]
+pub struct Fixed;
+
+pub struct FixedHasher(u64);
+
+impl Hasher for FixedHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = SplitMix64::mix(self.0 ^ u64::from(byte).wrapping_add(0x9e37));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl BuildHasher for Fixed {
+    type Hasher = FixedHasher;
+
+    fn build_hasher(&self) -> FixedHasher {
+        FixedHasher(0)
+    }
+}
+
+/// What a fleet is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub shards: usize,
+    pub units: u8,
+    pub by_load: bool,
+    /// Room made ahead: few models are about growth.
+    pub room: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup { shards: 1, units: 1, by_load: false, room: 2 * KEYS }
+    }
+}
+
+/// A scheduler under test.
+pub struct Fleet {
+    pub scheduler: Scheduler<Res, Fixed>,
+    pub clock: Arc<ManualClock>,
+    pub setup: Setup,
+    stamp: AtomicU64,
+    alive: std::sync::Arc<AtomicIsize>,
+}
+
+impl Fleet {
+    pub fn new(setup: Setup) -> Self {
+        let clock = Arc::new(ManualClock::new());
+        let scheduler = Scheduler::builder()
+            .shards(setup.shards)
+            .strategy(Strategy::BestOf { choices: usize::MAX })
+            .hasher(Fixed)
+            .clock(Arc::clone(&clock))
+            .seed(7)
+            .virtual_nodes(2)
+            .expected_resources(setup.room)
+            .build()
+            .expect("valid settings");
+        Fleet { scheduler, clock, setup, stamp: AtomicU64::new(1), alive: std::sync::Arc::default() }
+    }
+
+    /// What the specification knows of it.
+    pub fn specification(&self) -> State {
+        State::new(self.setup.units, self.setup.shards == 1 && !self.setup.by_load)
+    }
+
+    pub fn resource(&self, key: u8) -> Res {
+        self.alive.fetch_add(1, SeqCst);
+        Res {
+            key,
+            version: 0,
+            units: self.setup.units,
+            by_load: self.setup.by_load,
+            home: key as usize,
+            seal: UnsafeCell::new(key),
+            alive: self.alive.clone(),
+        }
+    }
+
+    fn tick(&self) -> u64 {
+        self.stamp.fetch_add(1, SeqCst)
+    }
+
+    /// At quiescence: the structure is consistent, and dropping it drops every resource, once.
+    pub fn finish(self) {
+        self.scheduler.check_invariants();
+        drop(self.scheduler);
+        // The real collector frees when it likes; the model's oracle is done when the scheduler is gone.
+        let left = self.alive.load(SeqCst);
+        assert!(
+            left == 0 || (left > 0 && cfg!(not(any(loom, shuttle)))),
+            "dropped once, all of them: {left} left"
+        );
+    }
+}
+
+/// One thread of a program: its leases, and what it has recorded.
+pub struct Actor<'f> {
+    fleet: &'f Fleet,
+    thread: u8,
+    taken: u8,
+    leases: VecDeque<(LeaseId, Lease<'f, Res>)>,
+    pub events: Vec<Event<Op, Answer>>,
+}
+
+/// What a thread is told to do: as an operation, with "the oldest lease" for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Do(Op),
+    Release,
+    ReleaseAfter,
+}
+
+impl<'f> Actor<'f> {
+    pub fn new(fleet: &'f Fleet, thread: u8) -> Self {
+        Actor { fleet, thread, taken: 0, leases: VecDeque::new(), events: Vec::new() }
+    }
+
+    /// Whether a lease is out with this thread.
+    pub fn holds(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
+    pub fn run(&mut self, steps: &[Step]) {
+        steps.iter().for_each(|&step| self.step(step));
+    }
+
+    pub fn step(&mut self, step: Step) {
+        match step {
+            Step::Do(op) => self.record(op, |actor| actor.perform(op)),
+            Step::Release => {
+                if let Some((id, lease)) = self.leases.pop_front() {
+                    self.record(Op::Release(id), |_| {
+                        lease.check();
+                        lease.release();
+                        Answer::Done
+                    });
+                }
+            }
+            Step::ReleaseAfter => {
+                if let Some((id, lease)) = self.leases.pop_front() {
+                    self.record(Op::ReleaseAfter(id), |_| {
+                        lease.check();
+                        lease.release_after(FOR_EVER);
+                        Answer::Done
+                    });
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, op: Op, f: impl FnOnce(&mut Self) -> Answer) {
+        let call = self.fleet.tick();
+        let answer = f(self);
+        let done = self.fleet.tick();
+        self.events.push(Event { op, answer, call, done });
+    }
+
+    fn lent(&mut self, lease: Lease<'f, Res>) -> Answer {
+        let id = (self.thread, self.taken);
+        self.taken += 1;
+        let answer = Answer::Lent { key: lease.check(), version: lease.version, lease: id };
+        self.leases.push_back((id, lease));
+        answer
+    }
+
+    fn perform(&mut self, op: Op) -> Answer {
+        let fleet = self.fleet;
+        let scheduler = &fleet.scheduler;
+        let changed = |result: Result<bool, KeyError<u8>>| match result {
+            Ok(changed) => Answer::Changed(changed),
+            Err(KeyError::Closed) => Answer::Closed,
+            Err(_) => Answer::NotFound,
+        };
+        match op {
+            Op::Insert(key) => match scheduler.insert(fleet.resource(key)) {
+                Ok(()) => Answer::Done,
+                Err(rejected) => inserted(&rejected.error),
+            },
+            Op::InsertBatch(from, count) => {
+                let batch = (from..from + count).map(|key| fleet.resource(key)).collect();
+                match scheduler.insert_batch(batch) {
+                    Ok(_) => Answer::Done,
+                    Err(rejected) => inserted(&rejected.error),
+                }
+            }
+            Op::Remove(key) => match scheduler.remove(&key) {
+                Ok(removed) => Answer::Removed { in_flight: removed.in_flight as u8 },
+                Err(KeyError::Closed) => Answer::Closed,
+                Err(_) => Answer::NotFound,
+            },
+            Op::Update(key) => match scheduler.update(fleet.resource(key)) {
+                Ok(()) => Answer::Done,
+                Err(rejected) => updated(&rejected.error),
+            },
+            Op::UpdateWith(key) => {
+                match scheduler.update_with(&key, |old| {
+                    old.check();
+                    old.again(old.version + 1)
+                }) {
+                    Ok(()) => Answer::Done,
+                    Err(error) => updated(&error),
+                }
+            }
+            Op::Acquire => match scheduler.acquire() {
+                Ok(lease) => self.lent(lease),
+                Err(AcquireError::Closed) => Answer::Closed,
+                Err(AcquireError::NoneEligible(NoneEligible { reasons, .. })) => {
+                    assert_eq!((reasons.filtered, reasons.ejected), (0, 0));
+                    let all = [reasons.at_capacity, reasons.cooling, reasons.draining, reasons.excluded];
+                    Answer::None(all.map(|count| count as u8))
+                }
+                Err(error) => panic!("{error}"),
+            },
+            Op::AcquireKey(key) => match scheduler.acquire_key(&key) {
+                Ok(lease) => self.lent(lease),
+                Err(AcquireKeyError::Closed) => Answer::Closed,
+                Err(AcquireKeyError::NotEligible { standing, .. }) => Answer::NotEligible(standing),
+                Err(_) => Answer::NotFound,
+            },
+            Op::Release(_) | Op::ReleaseAfter(_) => unreachable!("told as steps"),
+            Op::Exclude(key) => changed(scheduler.exclude(&key)),
+            Op::Include(key) => changed(scheduler.include(&key)),
+            Op::Cool(key) => changed(scheduler.cool(&key, FOR_EVER)),
+            Op::Warm(key) => changed(scheduler.warm(&key)),
+            Op::Drain(key) => changed(scheduler.drain(&key)),
+            Op::Undrain(key) => changed(scheduler.undrain(&key)),
+            Op::Get(key) => match scheduler.get(&key) {
+                Some(found) => {
+                    assert_eq!(found.check(), key);
+                    Answer::Version(found.version)
+                }
+                None => Answer::NotFound,
+            },
+            Op::Len { .. } => Answer::Len(scheduler.len() as u8),
+            Op::Evict => scheduler.evict_worst().map_or(Answer::NotFound, Answer::Evicted),
+            Op::Close => Answer::Changed(scheduler.close()),
+        }
+    }
+}
+
+fn inserted(error: &InsertError<u8>) -> Answer {
+    match error {
+        InsertError::Duplicate { .. } => Answer::Duplicate,
+        InsertError::Closed => Answer::Closed,
+        other => panic!("{other}"),
+    }
+}
+
+fn updated(error: &UpdateError<u8>) -> Answer {
+    match error {
+        UpdateError::NotFound { .. } => Answer::NotFound,
+        UpdateError::Closed => Answer::Closed,
+        other => panic!("{other}"),
+    }
+}
+
+/// Gives every `len` the slack that its documentation allows it.
+pub fn allow_slack(history: &mut History<Op, Answer>) {
+    let moves: Vec<(u64, u64)> = history
+        .iter()
+        .flatten()
+        .filter(|event| matches!(event.op, Op::Insert(_) | Op::Remove(_) | Op::Evict))
+        .map(|event| (event.call, event.done))
+        .collect();
+    for event in history.iter_mut().flatten() {
+        if let Op::Len { slack } = &mut event.op {
+            let overlapping = moves.iter().filter(|&&(call, done)| call < event.done && event.call < done);
+            *slack = overlapping.count() as u8;
+        }
+    }
+}
+
+/// Reads all that can be read of a quiescent fleet, as operations that must fit at the end of its history.
+pub fn observe(actor: &mut Actor<'_>) {
+    for key in 0..KEYS as u8 {
+        actor.step(Step::Do(Op::Get(key)));
+    }
+    actor.step(Step::Do(Op::Len { slack: 0 }));
+}

@@ -1,0 +1,128 @@
+//! A batch that becomes visible at once (`shard::staged`), against everything that could see a part of it.
+//!
+//! Up to three resources in one or two shards; one member is absorbed per critical section, so that every state between B1
+//! and B5 is met. Judged as in `transitions`: a look that sees one member must see all.
+
+use crate::{
+    common::{race, race_within, steps},
+    driver::Setup,
+    specification::Op::*,
+};
+
+const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12 };
+
+fn one() -> Setup {
+    Setup::default()
+}
+
+#[test]
+fn batch_get() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Get(0), Get(1)])]);
+}
+
+#[test]
+fn batch_get_backwards() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Get(1), Get(0)])]);
+}
+
+#[test]
+fn batch_len() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Len { slack: 0 }, Get(1)])]);
+}
+
+/// Nothing, or a resource: and then the other one is there as well.
+#[test]
+fn batch_acquire() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Acquire, Acquire])]);
+}
+
+#[test]
+fn batch_acquire_two_shards() {
+    race_within(1, TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Acquire, Acquire])]);
+}
+
+/// Found by key, it must be lent by key, whoever absorbs it.
+#[test]
+fn batch_acquire_key() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[AcquireKey(1), AcquireKey(0)])]);
+}
+
+#[test]
+fn batch_acquire_key_two_shards() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[AcquireKey(1), AcquireKey(0)])]);
+}
+
+#[test]
+fn batch_remove() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Remove(1), Get(0)])]);
+}
+
+#[test]
+fn batch_exclude() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Exclude(1), Get(0)])]);
+}
+
+#[test]
+fn batch_update() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[UpdateWith(1), Get(0)])]);
+}
+
+#[test]
+fn batch_evict() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Evict, Get(0)])]);
+}
+
+/// The single insertion wins before the batch has linked its key; otherwise it waits for the batch and is a duplicate.
+#[test]
+fn batch_insert_same_key() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Insert(1)])]);
+}
+
+#[test]
+fn batch_insert_same_key_two_shards() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Insert(1), Get(0)])]);
+}
+
+/// Overlapping batches: one gets in.
+#[test]
+fn batch_batch() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[InsertBatch(1, 2)])]);
+}
+
+/// Disjoint batches: both get in.
+#[test]
+fn batch_batch_disjoint() {
+    race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[InsertBatch(2, 2)])]);
+}
+
+/// The last key exists: the others, linked already, are never seen, and their memory goes through the reclaimer.
+#[test]
+fn undone_batch_get() {
+    race(
+        one(),
+        steps(&[Insert(2)]),
+        vec![steps(&[InsertBatch(1, 2)]), steps(&[Get(1), Len { slack: 0 }, AcquireKey(1)])],
+    );
+}
+
+#[test]
+fn undone_batch_insert() {
+    race(one(), steps(&[Insert(2)]), vec![steps(&[InsertBatch(1, 2)]), steps(&[Insert(1)])]);
+}
+
+/// The key that is in the way goes while the batch comes.
+#[test]
+fn batch_remove_of_the_obstacle() {
+    race(one(), steps(&[Insert(1)]), vec![steps(&[InsertBatch(0, 2)]), steps(&[Remove(1), Get(0)])]);
+}
+
+/// Between two absorptions a third thread looks: three threads, two shards.
+#[test]
+fn batch_get_acquire_key() {
+    race_within(
+        1,
+        TWO,
+        vec![],
+        vec![steps(&[InsertBatch(0, 2)]), steps(&[Get(0), Get(1)]), steps(&[AcquireKey(1)])],
+    );
+}

@@ -1,0 +1,231 @@
+//! The token table: of equal tokens one is redeemed, no entry belongs to two leases, and a guard whose token was given out
+//! returns its unit once.
+//!
+//! A chunk has two entries, then two, then four. Leases are taken before the race, so that it is about the table alone.
+
+use leasehold::{
+    OwnedLease, ReleaseError, Token,
+    internals::sync::{Arc, thread},
+};
+
+use crate::{
+    common::{model, model_within},
+    driver::{Fleet, Res, Setup},
+};
+
+type Leases = Vec<OwnedLease<Res>>;
+
+/// A fleet of one resource with eight units, this many of them lent.
+fn lent(count: usize) -> (Arc<Fleet>, Leases) {
+    let fleet = Arc::new(Fleet::new(Setup { units: 8, ..Setup::default() }));
+    fleet.scheduler.insert(fleet.resource(0)).expect("new");
+    let leases = (0..count).map(|_| fleet.scheduler.acquire_owned().expect("a unit is free")).collect();
+    (fleet, leases)
+}
+
+fn spawn<T: 'static>(fleet: &Arc<Fleet>, body: impl FnOnce(&Fleet) -> T + 'static) -> thread::JoinHandle<T> {
+    let fleet = Arc::clone(fleet);
+    crate::common::spawn(move || body(&fleet))
+}
+
+/// Every token is redeemed once, and once only; then nothing is out.
+fn settle(fleet: Arc<Fleet>, tokens: &[Token]) {
+    for (i, token) in tokens.iter().enumerate() {
+        assert!(!tokens[..i].contains(token), "no two leases have one token");
+        fleet.scheduler.release(*token).expect("nobody has redeemed it");
+    }
+    for token in tokens {
+        assert!(matches!(fleet.scheduler.release(*token), Err(ReleaseError::Stale { .. })));
+    }
+    nothing_out(fleet);
+}
+
+fn nothing_out(fleet: Arc<Fleet>) {
+    assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
+    let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+    fleet.finish();
+}
+
+#[test]
+fn redeem_redeem() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let token = leases.remove(0).into_token();
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(token).is_ok());
+        let mine = fleet.scheduler.release(token).is_ok();
+        assert!(mine != other.join().expect("no panic"), "one of two wins");
+        nothing_out(fleet);
+    });
+}
+
+#[test]
+fn redeem_redeem_redeem() {
+    model_within(1, || {
+        let (fleet, mut leases) = lent(1);
+        let token = leases.remove(0).into_token();
+        let others: Vec<_> = (0..2)
+            .map(|_| spawn(&fleet, move |fleet| u32::from(fleet.scheduler.release(token).is_ok())))
+            .collect();
+        let mut won = u32::from(fleet.scheduler.release(token).is_ok());
+        won += others.into_iter().map(|other| other.join().expect("no panic")).sum::<u32>();
+        assert_eq!(won, 1, "one of three wins");
+        nothing_out(fleet);
+    });
+}
+
+/// The third token needs a second chunk: both make it, one is used.
+#[test]
+fn mint_mint_chunk() {
+    model(|| {
+        let (fleet, mut leases) = lent(4);
+        let mut tokens: Vec<_> = leases.drain(..2).map(OwnedLease::into_token).collect();
+        let (one, two) = (leases.remove(0), leases.remove(0));
+        let other = spawn(&fleet, move |_| one.into_token());
+        tokens.push(two.into_token());
+        tokens.push(other.join().expect("no panic"));
+        settle(fleet, &tokens);
+    });
+}
+
+/// The entry that is freed is taken by the other.
+#[test]
+fn mint_redeem() {
+    model(|| {
+        let (fleet, mut leases) = lent(2);
+        let (first, second) = (leases.remove(0), leases.remove(0));
+        let token = first.into_token();
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(token));
+        let minted = second.into_token();
+        other.join().expect("no panic").expect("nobody else has it");
+        settle(fleet, &[minted]);
+    });
+}
+
+/// The token travels to another thread as soon as it exists.
+#[test]
+fn mint_hand_over_redeem() {
+    model(|| {
+        use leasehold::internals::sync::Mutex;
+        let (fleet, mut leases) = lent(1);
+        let lease = leases.remove(0);
+        let channel = Arc::new(Mutex::new(None));
+        let other = {
+            let channel = Arc::clone(&channel);
+            spawn(&fleet, move |_| *channel.lock().expect("no panic") = Some(lease.into_token()))
+        };
+        let received = *channel.lock().expect("no panic");
+        if let Some(token) = received {
+            fleet.scheduler.release(token).expect("minted before it was sent");
+        }
+        other.join().expect("no panic");
+        let token = channel.lock().expect("no panic").take().expect("sent");
+        assert_eq!(fleet.scheduler.release(token).is_ok(), received.is_none());
+        nothing_out(fleet);
+    });
+}
+
+/// A free list of two. One pops; the other pops both and pushes the first back, so that the head is what it was, and the
+/// entry after it is not.
+#[test]
+fn free_list_aba() {
+    model(|| {
+        let (fleet, mut leases) = lent(5);
+        let freed: Vec<_> = leases.drain(..2).map(OwnedLease::into_token).collect();
+        freed.into_iter().rev().for_each(|token| fleet.scheduler.release(token).expect("live"));
+        let (mine, first, second) = (leases.remove(0), leases.remove(0), leases.remove(0));
+        let other = spawn(&fleet, move |fleet| {
+            let (first, second) = (first.into_token(), second.into_token());
+            fleet.scheduler.release(first).expect("live");
+            second
+        });
+        let minted = mine.into_token();
+        let second = other.join().expect("no panic");
+        settle(fleet, &[minted, second]);
+    });
+}
+
+/// Two pushes and a pop.
+#[test]
+fn redeem_redeem_mint() {
+    model_within(1, || {
+        let (fleet, mut leases) = lent(3);
+        let tokens: Vec<_> = leases.drain(..2).map(OwnedLease::into_token).collect();
+        let last = leases.remove(0);
+        let (one, two) = (tokens[0], tokens[1]);
+        let first = spawn(&fleet, move |fleet| fleet.scheduler.release(one).expect("live"));
+        let second = spawn(&fleet, move |fleet| fleet.scheduler.release(two).expect("live"));
+        let minted = last.into_token();
+        first.join().expect("no panic");
+        second.join().expect("no panic");
+        settle(fleet, &[minted]);
+    });
+}
+
+/// The guard ends in one thread, its token in another: the unit comes back once.
+#[test]
+fn guard_drop_redeem() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let mut lease = leases.remove(0);
+        let token = lease.token();
+        assert_eq!(token, lease.token(), "asked again, the token is the same");
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(token));
+        lease.check();
+        drop(lease);
+        let _ = other.join().expect("no panic");
+        assert!(fleet.scheduler.release(token).is_err(), "spent either way");
+        nothing_out(fleet);
+    });
+}
+
+/// As before, and the resource goes meanwhile: the guard still reads its value, and the node is freed once.
+#[test]
+fn guard_redeem_remove() {
+    model_within(2, || {
+        let (fleet, mut leases) = lent(1);
+        let mut lease = leases.remove(0);
+        let token = lease.token();
+        let other = spawn(&fleet, move |fleet| {
+            let _ = fleet.scheduler.release(token);
+            fleet.scheduler.remove(&0).expect("nobody else removes");
+        });
+        lease.check();
+        drop(lease);
+        other.join().expect("no panic");
+        nothing_out(fleet);
+    });
+}
+
+/// As before, with the value superseded.
+#[test]
+fn guard_redeem_update() {
+    model_within(2, || {
+        let (fleet, mut leases) = lent(1);
+        let mut lease = leases.remove(0);
+        let token = lease.token();
+        let other = spawn(&fleet, move |fleet| {
+            let _ = fleet.scheduler.release(token);
+            drop(fleet.scheduler.update(fleet.resource(0)));
+        });
+        lease.check();
+        drop(lease);
+        other.join().expect("no panic");
+        nothing_out(fleet);
+    });
+}
+
+/// The guard becomes its token while a copy of it is redeemed.
+#[test]
+fn into_token_redeem() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let mut lease = leases.remove(0);
+        let token = lease.token();
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(token).is_ok());
+        let same = lease.into_token();
+        assert_eq!(same, token);
+        let mine = fleet.scheduler.release(same).is_ok();
+        assert!(mine != other.join().expect("no panic"), "one of two wins");
+        nothing_out(fleet);
+    });
+}

@@ -1,0 +1,61 @@
+//! How a scenario is run: under random schedules, under PCT with three preemptions, and once to see that it repeats.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `SHUTTLE_ITERATIONS` | schedules per scenario and scheduler | 5,000 |
+//! | `SHUTTLE_SEED` | the first seed of both | fixed |
+//! | `SHUTTLE_REPLAY` | one schedule, as a failure prints it: it is replayed instead | |
+//!
+//! A failing schedule is printed whole. What goes into `pinned.rs` stays checked.
+
+#![allow(clippy::disallowed_types)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
+
+use shuttle::{
+    Config, FailurePersistence, MaxSteps, Runner, check_uncontrolled_nondeterminism, replay,
+    scheduler::{PctScheduler, RandomScheduler},
+};
+
+const SEED: u64 = 0x1ea5_e401d;
+
+fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let body = {
+        let runs = runs.clone();
+        Arc::new(move || {
+            runs.fetch_add(1, SeqCst);
+            body();
+        })
+    };
+    let again = || {
+        let body = body.clone();
+        move || body()
+    };
+    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
+        return replay(again(), &schedule);
+    }
+    let iterations = variable("SHUTTLE_ITERATIONS", 5_000) as usize;
+    let seed = variable("SHUTTLE_SEED", SEED);
+    let mut config = Config::new();
+    config.stack_size = 256 * 1024;
+    config.failure_persistence = FailurePersistence::Print;
+    config.max_steps = MaxSteps::FailAfter(200_000);
+    let start = Instant::now();
+    check_uncontrolled_nondeterminism(again(), 20);
+    Runner::new(RandomScheduler::new_from_seed(seed, iterations), config.clone()).run(again());
+    Runner::new(PctScheduler::new_from_seed(seed, 3, iterations), config).run(again());
+    let runs = runs.load(SeqCst);
+    assert!(runs >= 2 * iterations && iterations > 0, "every schedule was run: {runs}");
+    println!("shuttle {name}: {runs} schedules, {} ms", start.elapsed().as_millis());
+}
