@@ -118,7 +118,7 @@ pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
-pub use ring::{Ring, RingError};
+pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::{
     AcquireError, AcquireKeyError, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible, Overflow,
     OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler,

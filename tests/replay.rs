@@ -133,7 +133,6 @@ fn baselines_repeat_to_the_byte() {
 }
 
 #[test]
-#[ignore = "which memory a strategy uses depends on the address of a thread-local, which differs from run to run"]
 fn every_strategy_repeats_to_the_byte() {
     let first = succeed(&everyone());
     // Enough runs to meet more than one layout of the address space.

@@ -335,7 +335,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Lends `count` units at once, or none. A resource with several units may be among them more than once.
     ///
     /// The units are taken one by one; if one cannot be had, those taken are returned. So two callers that want all of
-    /// a small fleet may both fail, but nobody waits while holding: no deadlock. One allocation.
+    /// a small fleet may both fail, but nobody waits while holding: no deadlock. One allocation, a
+    /// few more if `count` exceeds the number of resources.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call fewer than `count` units were free.

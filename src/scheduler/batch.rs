@@ -72,7 +72,7 @@ impl<R: Resource> Core<R> {
             match Seated::new(self, draft, home, number) {
                 Ok(seated) => members.0.push(seated),
                 Err(draft) => {
-                    let max = heap::Entry::MAX_SLOT as usize;
+                    let max = heap::Entry::MAX_SLOT as usize + 1;
                     let error = InsertError::ShardFull { key: draft.key.clone(), shard: home as usize, max };
                     refused = Some((error, Some(draft.resource)));
                     break;

@@ -165,7 +165,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Room for so many events per shard, rounded up to a power of two; 0 for none. Default: 0.
+    /// Room for so many events per shard, rounded up to a power of two, at most 16,777,216; 0 for none. Default: 0.
     ///
     /// Events are taken out with [`Scheduler::take_events`]; those that find no room are dropped, newest first, counted, and
     /// visible as gaps in the sequence.
@@ -184,9 +184,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             return Err(BuildError::Shards { given: shards, max: MAX_SHARDS });
         }
         // Far below what the lookup can hold, and above what memory can.
-        let most = shards.saturating_mul(Entry::MAX_SLOT as usize).min(1 << 30);
+        let most = shards.saturating_mul(Entry::MAX_SLOT as usize + 1).min(1 << 30);
         if self.expected > most {
             return Err(BuildError::Expected { given: self.expected, max: most });
+        }
+        if self.events > MAX_EVENTS {
+            return Err(BuildError::EventCapacity { given: self.events, max: MAX_EVENTS });
         }
         let max_resources = match self.max {
             None => None,
@@ -230,6 +233,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         Ok(Scheduler { core: Arc::new(core), hasher: self.hasher })
     }
 }
+
+/// Room for events per shard at most.
+const MAX_EVENTS: usize = 1 << 24;
 
 /// Few in a model, so that threads do share.
 const CELLS_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };

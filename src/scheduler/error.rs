@@ -48,6 +48,13 @@ pub enum BuildError {
     Strategy(StrategyError),
     /// The ring cannot be built from these weights.
     Ring(RingError),
+    /// There is not that much room for events.
+    EventCapacity {
+        /// What was asked for, per shard.
+        given: usize,
+        /// The largest number allowed.
+        max: usize,
+    },
     /// More resources are expected than the shards can hold.
     Expected {
         /// What was asked for.
@@ -77,6 +84,9 @@ impl fmt::Display for BuildError {
             BuildError::Shards { given, max } => write!(f, "{given} shards: allowed are 1 to {max}"),
             BuildError::Strategy(error) => error.fmt(f),
             BuildError::Ring(error) => error.fmt(f),
+            BuildError::EventCapacity { given, max } => {
+                write!(f, "room for {given} events per shard: at most {max} are allowed")
+            }
             BuildError::Expected { given, max } => {
                 write!(f, "{given} resources expected: at most {max} are allowed")
             }

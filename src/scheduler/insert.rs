@@ -220,7 +220,7 @@ impl<R: Resource> Core<R> {
         let mut seated = match Seated::new(self, draft, home, 0) {
             Ok(seated) => seated,
             Err(draft) => {
-                let max = heap::Entry::MAX_SLOT as usize;
+                let max = heap::Entry::MAX_SLOT as usize + 1;
                 let error = InsertError::ShardFull { key: draft.key, shard: home as usize, max };
                 return Err(Rejected { returned: draft.resource, error });
             }
