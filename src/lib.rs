@@ -120,9 +120,9 @@ pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::{
-    AcquireError, AcquireKeyError, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible, Overflow,
-    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler,
-    Stats, Token, UpdateError, WeightsError,
+    AcquireError, AcquireKeyError, Affinity, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible,
+    Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState,
+    Scheduler, Stats, Token, UpdateError, WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};

@@ -103,6 +103,15 @@ impl Ring {
     /// If there are no shards or more than 1024; if every weight is 0; if `virtual_nodes` is 0 or all points together
     /// are more than [`Ring::MAX_POINTS`].
     pub fn new(weights: &[u32], virtual_nodes: u32) -> Result<Ring, RingError> {
+        let weighted = Self::check(weights, virtual_nodes)?;
+        let shards = weights.len();
+        let ends = sweep(&points(weights, virtual_nodes), weights);
+        let (index, shift) = index(&ends);
+        Ok(Ring { ends, index, shift, shards, weighted_len: weighted.len(), weighted })
+    }
+
+    /// The shards that have a weight, if a ring can be built: for those who want to know now and build later.
+    pub(crate) fn check(weights: &[u32], virtual_nodes: u32) -> Result<ShardSet, RingError> {
         let shards = weights.len();
         if shards == 0 || shards > MAX_SHARDS {
             return Err(RingError::Shards { given: shards });
@@ -115,13 +124,7 @@ impl Ring {
         for (shard, _) in weights.iter().enumerate().filter(|&(_, &weight)| weight != 0) {
             weighted.insert(shard);
         }
-        if weighted.is_empty() {
-            return Err(RingError::NoWeight);
-        }
-
-        let ends = sweep(&points(weights, virtual_nodes), weights);
-        let (index, shift) = index(&ends);
-        Ok(Ring { ends, index, shift, shards, weighted_len: weighted.len(), weighted })
+        if weighted.is_empty() { Err(RingError::NoWeight) } else { Ok(weighted) }
     }
 
     /// How many shards the ring was built for.

@@ -17,8 +17,8 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError, AcquireKeyError, BuildError, Capacity, Entry, InsertError, KeyError, ManualClock, Outcome,
-    ReleaseError, Resource, Scheduler, Standing, Strategy, Ties,
+    AcquireError, AcquireKeyError, Affinity, BuildError, Capacity, Entry, InsertError, KeyError, ManualClock,
+    Outcome, ReleaseError, Resource, Scheduler, Standing, Strategy, Ties,
 };
 
 type Plain = Entry<u32, u64, u64>;
@@ -455,6 +455,48 @@ fn c15_an_id_keeps_its_shard_and_only_the_ring_moves_it() {
     for (old, new) in before.iter().zip(homes(&fleet)) {
         assert!(*old == new || *old == 3, "an id moved from {old} to {new}, though only shard 3 was closed");
     }
+}
+
+#[test]
+fn c15_an_id_keeps_its_resource_while_priorities_change_and_others_come_and_go() {
+    let fleet = Fleet::builder().shards(4).affinity(Affinity::Resource).build().expect("in range");
+    fleet.insert_batch((0..400).map(|key| Entry::new(key, u64::from(key), 0)).collect()).expect("new keys");
+    let choice = |fleet: &Fleet| -> Vec<u32> {
+        (0..500u32).map(|id| *fleet.acquire_by_affinity(&id).expect("free").key()).collect()
+    };
+    let before = choice(&fleet);
+    for key in 0..400 {
+        fleet.update(Entry::new(key, 1_000 - u64::from(key), 0)).expect("a member");
+    }
+    assert_eq!(before, choice(&fleet), "priorities do not move an id");
+    fleet.insert_batch((1_000..1_040).map(|key| Entry::new(key, 0, 0)).collect()).expect("new keys");
+    let after = choice(&fleet);
+    let moved = before
+        .iter()
+        .zip(&after)
+        .filter(|(old, new)| old != new)
+        .inspect(|(_, new)| assert!(**new >= 1_000))
+        .count();
+    assert!((10..100).contains(&moved), "one in eleven moves, and only to a newcomer: {moved}");
+    // Fails over while its resource is out, the same way each time, and comes back.
+    let held = fleet.acquire_by_affinity(&7u32).expect("free");
+    let second = *fleet.acquire_by_affinity(&7u32).expect("free").key();
+    assert_ne!(second, *held.key());
+    assert_eq!(second, *fleet.acquire_by_affinity(&7u32).expect("free").key());
+    drop(held);
+    assert_eq!(*fleet.acquire_by_affinity(&7u32).expect("free").key(), after[7]);
+}
+
+#[test]
+fn c15_a_hot_id_is_bounded_by_its_resources_capacity() {
+    let fleet = Fleet::builder().shards(1).affinity(Affinity::Resource).build().expect("in range");
+    let limited = |key| Entry::new(key, 0, 0).with_capacity(Capacity::Limited(3));
+    fleet.insert_batch((0..10).map(limited).collect()).expect("new keys");
+    let leases: Vec<_> = (0..30).map(|_| fleet.acquire_by_affinity("hot").expect("free")).collect();
+    for key in 0..10 {
+        assert_eq!(leases.iter().filter(|lease| *lease.key() == key).count(), 3);
+    }
+    assert!(fleet.acquire_by_affinity("hot").is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Lending without a filter: the best resource of some shard, a named one, several at once, one by affinity.
+//! Lending without a filter: the best resource of some shard, a named one, several at once.
 //!
 //! # The walk
 //!
@@ -33,7 +33,6 @@ use super::{
 use crate::{
     node::Standing,
     resource::Resource,
-    ring::affinity_hash,
     shard::{Lent, Locked, NEVER, Shard},
     strategy::ShardView,
     sync::{Timestamp, planted},
@@ -176,30 +175,6 @@ impl<R: Resource> Core<R> {
         }
         Some(none)
     }
-
-    /// By affinity: the shard of the ring, then the others in the ring's order.
-    fn lend_by_affinity(&self, hash: u64) -> Result<Lent<R>, AcquireError> {
-        open(self)?;
-        self.thaw_due();
-        loop {
-            // One snapshot per decision.
-            let ring = self.ring.load();
-            let first = &self.shards[ring.shard_of(hash)];
-            // Waits for the lock: affinity is worth more than some tens of nanoseconds.
-            if let Some(lent) = self.lend_best(&mut self.lock(first)) {
-                return Ok(lent);
-            }
-            for shard in ring.successors(hash).map(|i| &self.shards[i]).filter(|shard| self.shows_some(shard))
-            {
-                if let Some(lent) = self.lend_best(&mut self.lock(shard)) {
-                    return Ok(lent);
-                }
-            }
-            if let Some(none) = self.none_eligible() {
-                return Err(AcquireError::NoneEligible(none));
-            }
-        }
-    }
 }
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
@@ -312,24 +287,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.acquire_key(key).map(|lease| lease.into_owned(&self.core))
-    }
-
-    /// Lends the best resource of the shard that `id` belongs to; of the next shard in that id's own order if the first
-    /// has nothing.
-    ///
-    /// The same id finds the same shard as long as its weight stays; the order of the others differs from id to id, so
-    /// that the callers of an empty shard spread over all others. Blocking on a shard's lock. No allocation.
-    ///
-    /// # Errors
-    /// As [`acquire`](Scheduler::acquire).
-    pub fn acquire_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Result<Lease<'_, R>, AcquireError> {
-        let hash = affinity_hash(id);
-        self.core.lend_by_affinity(hash).map(|lent| Lease::new(&self.core, lent))
-    }
-
-    /// As [`acquire_by_affinity`](Scheduler::acquire_by_affinity), for a lease that may outlive the scheduler.
-    pub fn acquire_by_affinity_owned<I: Hash + ?Sized>(&self, id: &I) -> Result<OwnedLease<R>, AcquireError> {
-        self.acquire_by_affinity(id).map(|lease| lease.into_owned(&self.core))
     }
 
     /// Lends `count` units at once, or none. A resource with several units may be among them more than once.

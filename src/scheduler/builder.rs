@@ -2,7 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use super::{Scheduler, core::Core, error::BuildError, token::Tokens, turn::Turn};
+use super::{
+    Scheduler,
+    affinity::{Affinity, Rings},
+    core::Core,
+    error::BuildError,
+    token::Tokens,
+    turn::Turn,
+};
 use crate::{
     DefaultHashBuilder,
     heap::Entry,
@@ -54,6 +61,7 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     weights: Option<Vec<u32>>,
     virtual_nodes: u32,
     events: usize,
+    affinity: Affinity,
     marker: std::marker::PhantomData<fn() -> R>,
 }
 
@@ -71,6 +79,7 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             weights: None,
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
             events: 0,
+            affinity: Affinity::default(),
             marker: std::marker::PhantomData,
         }
     }
@@ -111,6 +120,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            affinity,
             marker,
         } = self;
         Builder {
@@ -125,6 +135,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            affinity,
             marker,
         }
     }
@@ -159,6 +170,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
+    /// What an id of [`acquire_by_affinity`](Scheduler::acquire_by_affinity) belongs to. Default: [`Affinity::Shard`].
+    pub fn affinity(mut self, affinity: Affinity) -> Self {
+        self.affinity = affinity;
+        self
+    }
+
     /// Points on the affinity ring per shard of average weight. Default: [`Ring::DEFAULT_VIRTUAL_NODES`].
     pub fn virtual_nodes(mut self, virtual_nodes: u32) -> Self {
         self.virtual_nodes = virtual_nodes;
@@ -174,7 +191,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Checks the settings and makes the scheduler. O(shards × virtual nodes × log) for the ring; starts no thread.
+    /// Checks the settings and makes the scheduler. O(shards); starts no thread. The affinity ring is built when it is first
+    /// needed.
     ///
     /// # Errors
     /// [`BuildError`] says which setting is wrong, and what is allowed.
@@ -203,7 +221,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         if weights.len() != shards {
             return Err(BuildError::Weights { given: weights.len(), shards });
         }
-        let ring = Ring::new(&weights, self.virtual_nodes).map_err(BuildError::Ring)?;
+        let ring = Rings::plan(weights, self.virtual_nodes).map_err(BuildError::Ring)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
         let shards: Box<[Shard<R>]> =
@@ -222,6 +240,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             seed,
             seeded: AtomicU64::new(0),
             ring: Published::new(ring),
+            affinity: self.affinity,
             clock: self.clock,
             max_resources,
             virtual_nodes: self.virtual_nodes,

@@ -3,6 +3,7 @@
 use std::{fmt, ptr::NonNull};
 
 use super::{
+    affinity::{Affinity, Rings},
     builder::Overflow,
     error::{AcquireError, ReleaseError},
     outcome_count,
@@ -15,7 +16,6 @@ use crate::{
     outcome::Outcome,
     rank::Priority,
     resource::Resource,
-    ring::Ring,
     shard::{Count, Garbage, Lent, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
@@ -38,7 +38,8 @@ pub struct Core<R: Resource> {
     pub seed: u64,
     /// Cells in use.
     pub seeded: AtomicU64,
-    pub ring: Published<Ring>,
+    pub ring: Published<Rings>,
+    pub affinity: Affinity,
     pub clock: Box<dyn Clock>,
     pub max_resources: Option<(u32, Overflow)>,
     pub virtual_nodes: u32,

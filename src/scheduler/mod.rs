@@ -5,13 +5,14 @@
 //! | `builder` | settings |
 //! | `core` | what is shared: shards, lookup, roster, tokens; cooling; returning |
 //! | `insert`, `batch`, `update` | membership |
-//! | `acquire`, `filter` | lending |
+//! | `acquire`, `filter`, `affinity` | lending |
 //! | `lease`, `token` | what is lent, and how it comes back |
 //! | `holds` | reasons not to lend |
 //! | `query`, `stats` | looking |
 //! | `error` | one error type per family |
 
 mod acquire;
+mod affinity;
 mod batch;
 mod builder;
 mod core;
@@ -29,6 +30,7 @@ mod update;
 
 use std::{fmt, hash::BuildHasher};
 
+pub use affinity::Affinity;
 pub use builder::{Builder, Overflow};
 pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
@@ -46,7 +48,6 @@ use crate::{
     DefaultHashBuilder,
     outcome::Outcome,
     resource::Resource,
-    ring::Ring,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -96,25 +97,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     pub fn finish(&self, token: Token, outcome: Outcome) -> Result<(), ReleaseError> {
         let (deadline, count) = self.core.judge(outcome);
         self.core.redeem(token, deadline, count)
-    }
-
-    /// Publishes new weights for the affinity ring, one per shard. Wait-free for readers; O(points × log points) here.
-    ///
-    /// Raising or lowering one weight moves only ids to or from that shard.
-    ///
-    /// # Errors
-    /// [`WeightsError`]; the old weights stay.
-    pub fn set_shard_weights(&self, weights: &[u32]) -> Result<(), WeightsError> {
-        let core = &*self.core;
-        if core.is_closed() {
-            return Err(WeightsError::Closed);
-        }
-        let shards = core.shards.len();
-        if weights.len() != shards {
-            return Err(WeightsError::Length { given: weights.len(), shards });
-        }
-        core.ring.store(Ring::new(weights, core.virtual_nodes).map_err(WeightsError::Ring)?);
-        Ok(())
     }
 
     /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on. Leases stay valid, and

@@ -157,18 +157,18 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Some(Peek::new(value, guard))
     }
 
-    /// As [`peek`](Scheduler::peek), at the shard that `id` belongs to on the ring, then at the others in that id's order.
+    /// As [`peek`](Scheduler::peek), at the best of the shard that `id` belongs to on the ring, then of the others in that id's
+    /// order; also with [`Affinity::Resource`](super::Affinity::Resource). The first call of all builds the ring.
     pub fn peek_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Option<Peek<'_, R>> {
         let core = &*self.core;
         let now = core.now_if_due();
         let hash = affinity_hash(id);
         let guard = core.pin();
-        let ring = core.ring.load();
-        let first = core.shown(&core.shards[ring.shard_of(hash)], now, &guard);
-        let node =
-            first.or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], now, &guard)))?;
+        let node = core.with_ring(|ring| {
+            let first = core.shown(&core.shards[ring.shard_of(hash)], now, &guard);
+            first.or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], now, &guard)))
+        })?;
         let value = NonNull::from(node.value(&guard));
-        drop(ring);
         Some(Peek::new(value, guard))
     }
 

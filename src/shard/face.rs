@@ -90,6 +90,7 @@ pub struct Face<R: Resource> {
     staged_best: AtomicPtr<Node<R>>,
     first_due: AtomicPtr<Node<R>>,
     content: AtomicU64,
+    slots: AtomicU32,
     standings: [AtomicU32; Standing::COUNT],
     counts: [AtomicU64; Count::KINDS],
 }
@@ -110,6 +111,7 @@ impl<R: Resource> Face<R> {
             staged_best: AtomicPtr::new(ptr::null_mut()),
             first_due: AtomicPtr::new(ptr::null_mut()),
             content: AtomicU64::new(0),
+            slots: AtomicU32::new(0),
             standings: std::array::from_fn(|_| AtomicU32::new(0)),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -164,6 +166,11 @@ impl<R: Resource> Face<R> {
     /// The best of that part, published like `best`.
     pub fn staged_best(&self) -> &AtomicPtr<Node<R>> {
         &self.staged_best
+    }
+
+    /// Slots that were ever given out. Only grows.
+    pub fn slots(&self) -> u32 {
+        self.slots.load(Ordering::Relaxed)
     }
 
     /// Grows before a resource is admitted or its value is replaced: before the word's CAS.
@@ -248,6 +255,10 @@ impl<R: Resource> Face<R> {
         // Release: as for `best` in `end_write`.
         self.staged_best.store(best, Ordering::Release);
         self.staged.store(batch, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_slots(&self, slots: u32) {
+        self.slots.store(slots, Ordering::Relaxed);
     }
 
     /// To be called before the CAS, whose Release orders it.

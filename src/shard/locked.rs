@@ -248,6 +248,16 @@ impl<'s, R: Resource> Locked<'s, R> {
         self.take(node, false)
     }
 
+    /// Lends the node in a slot, if there is one and it is eligible.
+    pub fn lend_slot(&mut self, slot: u32) -> Option<Lent<R>> {
+        if slot >= self.inner.slots.used() {
+            return None;
+        }
+        let node = self.inner.slots.node(slot)?;
+        // SAFETY: rule 5 of `node`: a node in the slot table is not spent, and the lock is held.
+        self.take(unsafe { node.as_ref() }, false).ok()
+    }
+
     #[inline]
     fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
@@ -488,6 +498,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     /// Gives `node` a slot. The caller has made room.
     pub fn seat(&mut self, node: &Node<R>) -> u32 {
         let slot = self.inner.slots.take(NonNull::from(node));
+        self.face().set_slots(self.inner.slots.used());
         self.owned(node, |owned| owned.slot = slot);
         slot
     }

@@ -55,6 +55,11 @@ impl<R: Resource> Slots<R> {
         if self.count == 0 { 0 } else { (FIRST as usize) << (self.count - 1) }
     }
 
+    /// Slots that were ever given out.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
     /// Slots in use.
     pub fn live(&self) -> u32 {
         self.live

@@ -28,6 +28,12 @@ mod imp {
         pub fn store(&self, value: T) {
             self.0.store(Arc::new(value));
         }
+
+        /// Replaces the current version by what `f` makes of it; `None` leaves it. No version that is stored in between is
+        /// lost: then `f` is asked again.
+        pub fn refine(&self, mut f: impl FnMut(&T) -> Option<T>) {
+            self.0.rcu(|old| f(old).map_or_else(|| Arc::clone(old), Arc::new));
+        }
     }
 }
 
@@ -75,6 +81,22 @@ mod imp {
             let new = Box::into_raw(Box::new(Arc::new(value)));
             self.versions.lock().expect("no panic while held").push(Kept(new));
             self.current.swap(new, Ordering::AcqRel);
+        }
+
+        /// Replaces the current version by what `f` makes of it; `None` leaves it. No version that is stored in between is
+        /// lost: then `f` is asked again.
+        pub fn refine(&self, mut f: impl FnMut(&T) -> Option<T>) {
+            loop {
+                let old = self.current.load(Ordering::Acquire);
+                // SAFETY: as in `load`.
+                #[allow(unsafe_code)]
+                let Some(new) = f(unsafe { &*old }) else { return };
+                let new = Box::into_raw(Box::new(Arc::new(new)));
+                self.versions.lock().expect("no panic while held").push(Kept(new));
+                if self.current.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                    return;
+                }
+            }
         }
     }
 
