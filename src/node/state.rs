@@ -23,7 +23,7 @@
 //!
 //! | transition | from | to | who |
 //! |---|---|---|---|
-//! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter, or anyone who helps |
+//! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter; of a batch, whoever absorbs its run |
 //! | [`abort`](NodeState::abort) | `STAGED` | `REMOVED`, generation + 1 | inserter that undoes |
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
 //! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
@@ -222,11 +222,6 @@ impl State {
             Standing::Cooling
         }
     }
-
-    /// Whether `other` is the same moment as far as ranks go: same leases, same value.
-    pub const fn same_load(self, other: State) -> bool {
-        self.generation == other.generation && self.in_flight() == other.in_flight()
-    }
 }
 
 impl fmt::Debug for State {
@@ -270,7 +265,7 @@ impl NodeState {
         self.0.load(Ordering::Acquire)
     }
 
-    /// `STAGED` -> visible. Refused if somebody helped before.
+    /// `STAGED` -> visible. Refused if it was done before.
     pub fn admit(&self) -> Result<Moved, Refused> {
         self.transition(|state| state.is_staged().then(|| state.without(flag::STAGED)))
     }

@@ -26,7 +26,7 @@ use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 
 use super::{
     Scheduler,
-    core::{ABSORB_AT_ONCE, Core, open},
+    core::{ABSORB_AT_ONCE, Core, THAW_AT_ONCE, open},
     error::{AcquireError, AcquireKeyError, NoneEligible},
     lease::{Lease, OwnedLease},
 };
@@ -267,7 +267,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 let moment = core.now();
                 now = Some(moment);
                 if deadline <= moment {
-                    core.thaw(moment, true);
+                    // The hint stays as low as it is, which is safe.
+                    let _ = core.lock(shard).thaw(moment, THAW_AT_ONCE);
                     continue;
                 }
             }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::{
     Scheduler,
-    core::{ABSORB_AT_ONCE, Core, open},
+    core::{Core, open},
     error::{AcquireError, WeightsError},
     lease::{Lease, OwnedLease},
 };
@@ -26,7 +26,7 @@ pub enum Affinity {
     Shard,
     /// A resource of that shard: it is lent that one again and again, whatever its priority, as long as it is eligible;
     /// then a second and a third choice of the id's own, then the best of the shard. Sameness comes before order: for prompt
-    /// caches and sessions. A hot id loads one resource up to its capacity, and spills over after that.
+    /// caches and sessions. After many removals without insertions more ids come to the later choices. A hot id loads one resource up to its capacity, and spills over after that.
     Resource,
 }
 
@@ -103,7 +103,7 @@ impl<R: Resource> Core<R> {
                 let first = &self.shards[ring.shard_of(hash)];
                 // Waits for the lock: affinity is worth more than some tens of nanoseconds.
                 self.lend_of(first, hash).or_else(|| {
-                    let mut others = ring.successors(hash).map(|i| &self.shards[i]);
+                    let mut others = ring.successors(hash).skip(1).map(|i| &self.shards[i]);
                     others.find_map(
                         |shard| if self.shows_some(shard) { self.lend_of(shard, hash) } else { None },
                     )
@@ -127,8 +127,11 @@ impl<R: Resource> Core<R> {
         let slots = shard.face().slots();
         let mut random = SplitMix64::new(hash);
         let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
+        // All of a batch: the id's own resource may be its last.
+        if shard.face().staged() != 0 {
+            self.absorb(shard);
+        }
         let mut locked = self.lock(shard);
-        let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
         chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best())
     }
 }

@@ -71,10 +71,10 @@ impl<R: Resource> Core<R> {
         for (draft, home) in rest.by_ref() {
             match Seated::new(self, draft, home, number) {
                 Ok(seated) => members.0.push(seated),
-                Err(draft) => {
+                Err((key, resource)) => {
                     let max = heap::Entry::MAX_SLOT as usize + 1;
-                    let error = InsertError::ShardFull { key: draft.key.clone(), shard: home as usize, max };
-                    refused = Some((error, Some(draft.resource)));
+                    refused =
+                        Some((InsertError::ShardFull { key, shard: home as usize, max }, Some(resource)));
                     break;
                 }
             }

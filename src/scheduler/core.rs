@@ -237,7 +237,7 @@ impl<R: Resource> Core<R> {
     fn rerank_held(&self, held: &Held<R>, lent_rank: u64, state: State) {
         let rank = held.resource().priority(state.in_flight()).rank();
         if rank != lent_rank {
-            self.home(held.node()).lock().rerank(held.node(), state, rank);
+            self.home(held.node()).lock().rerank(held.node(), held.value, state.in_flight(), rank);
         }
     }
 
@@ -345,10 +345,11 @@ impl<R: Resource> Core<R> {
         #[allow(unsafe_code)]
         let node = unsafe { node.as_ref() };
         let rerank = || {
-            let rank = node.value(&guard).resource().priority(state.in_flight()).rank();
+            let value = node.value(&guard);
+            let rank = value.resource().priority(state.in_flight()).rank();
             // A hint: `rerank` looks again under the lock.
             if rank != node.rank() {
-                self.home(node).lock().rerank(node, state, rank);
+                self.home(node).lock().rerank(node, NonNull::from(value), state.in_flight(), rank);
             }
         };
         if std::thread::panicking() {
@@ -422,7 +423,7 @@ impl<R: Resource> Core<R> {
 }
 
 /// Resources warmed up in one critical section.
-const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+pub const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Members of a batch admitted in one critical section.
 pub const ABSORB_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 

@@ -13,7 +13,7 @@
 //!
 //! Nothing is reachable before it is complete: between I3 and I5 the lookup answers with a `STAGED` node, which everyone
 //! takes for absent. An inserter of the same key that meets it waits: from I3 to I5 no user code runs, so the wait is for
-//! a few locks. Undoing aborts the node first, so that whoever holds it can tell.
+//! a few locks. (With events, `Clone` of the keys of evicted and absorbed resources does: it must not come back here.) Undoing aborts the node first, so that whoever holds it can tell.
 //!
 //! The node belongs to its inserter until I5; from then on it may be removed and freed at any time, so the inserter holds a
 //! guard from I3 to the end. A panic of user code happens before I4 or after I5; it undoes what was done, or nothing.
@@ -46,17 +46,19 @@ pub(super) struct Seated<'a, R: Resource> {
 
 #[allow(unsafe_code)]
 impl<'a, R: Resource> Seated<'a, R> {
-    /// I2. Gives the draft back if its shard is full.
-    pub(super) fn new(core: &'a Core<R>, draft: Draft<R>, home: u32, batch: u32) -> Result<Self, Draft<R>> {
+    /// I2. Gives key and resource back if the shard is full.
+    pub(super) fn new(
+        core: &'a Core<R>,
+        draft: Draft<R>,
+        home: u32,
+        batch: u32,
+    ) -> Result<Self, (R::Key, R)> {
         // The lock is taken with room made ahead; the node is allocated before that.
         let node = Box::new(Node::new(draft, home, batch));
         let Some(mut locked) = core.shards[home as usize].lock_with_slot() else {
-            let node = Box::into_raw(node);
-            // SAFETY: never visible, and taken apart here, once.
-            let draft = unsafe { take_apart(node) };
-            // SAFETY: just made by `into_raw`.
-            unsafe { node::free(node) };
-            return Err(draft);
+            // SAFETY: never visible; its value is taken once, and the box is dropped without it.
+            let resource = unsafe { node.take_unborn() };
+            return Err((node.key().clone(), resource));
         };
         let node = NonNull::from(Box::leak(node));
         // SAFETY: just allocated, owned by `Seated` from here on.
@@ -123,19 +125,6 @@ impl<R: Resource> Drop for Seated<'_, R> {
             let _ = node::quietly(|| drop(resource));
         }
     }
-}
-
-/// The parts of a node that was never visible. The node's memory stays the caller's.
-///
-/// # Safety
-/// As for [`Node::take_unborn`], and nobody else can reach the node.
-#[allow(unsafe_code)]
-unsafe fn take_apart<R: Resource>(node: *mut Node<R>) -> Draft<R> {
-    // SAFETY: passed on to the caller.
-    let node = unsafe { &*node };
-    // SAFETY: passed on to the caller.
-    let resource = unsafe { node.take_unborn() };
-    Draft { key: node.key().clone(), hash: node.hash(), limit: 1, rank: node.rank(), resource }
 }
 
 impl<R: Resource> Core<R> {
@@ -219,10 +208,10 @@ impl<R: Resource> Core<R> {
         let rank = draft.rank;
         let mut seated = match Seated::new(self, draft, home, 0) {
             Ok(seated) => seated,
-            Err(draft) => {
+            Err((key, returned)) => {
                 let max = heap::Entry::MAX_SLOT as usize + 1;
-                let error = InsertError::ShardFull { key: draft.key, shard: home as usize, max };
-                return Err(Rejected { returned: draft.resource, error });
+                let error = InsertError::ShardFull { key, shard: home as usize, max };
+                return Err(Rejected { returned, error });
             }
         };
         let guard = self.pin();
@@ -232,9 +221,12 @@ impl<R: Resource> Core<R> {
         let evicted = match self.count_in(rank, &guard) {
             Ok(evicted) => evicted,
             Err(max) => {
-                // Cloned while everything can still be undone.
-                let key = seated.node().key().clone();
-                return Err(Rejected { returned: seated.take_back(), error: InsertError::Full { key, max } });
+                let node = seated.node.expect("it was seated");
+                let returned = seated.take_back();
+                // SAFETY: given up, but the guard, which is older, keeps it. Cloned now, when nothing is left to undo.
+                #[allow(unsafe_code)]
+                let key = unsafe { node.as_ref() }.key().clone();
+                return Err(Rejected { returned, error: InsertError::Full { key, max } });
             }
         };
         let admitted = self.lock(self.home(seated.node())).admit(seated.node());

@@ -80,18 +80,21 @@ pub struct ResourceState<K> {
 
 impl<R: Resource> Core<R> {
     /// The best node that a shard shows: of its ready heap, of a committed batch, or the first whose cooling is over.
+    ///
+    /// The ready heap is looked at last: a node that moves there is published as ready before it leaves the other two.
     #[inline]
     fn shown<'g>(&self, shard: &Shard<R>, now: Option<u64>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
         let face = shard.face();
-        let ready = self.follow(face.best(), guard);
         if now.is_none() && face.staged() == 0 {
-            return ready;
+            return self.follow(face.best(), guard);
         }
-        let staged = face.staged();
-        let batch =
-            (staged != 0 && self.roster.is_committed(staged)).then(|| self.follow(face.staged_best(), guard));
-        let due = now.filter(|&now| face.earliest() <= now).map(|_| self.follow(face.first_due(), guard));
-        [ready, batch.flatten(), due.flatten()].into_iter().flatten().min_by_key(|node| node.rank())
+        // The batch that counts is the node's own: that of the face may be another one by now, which is not committed.
+        let batch = self.follow(face.staged_best(), guard).filter(|node| self.visible(node).is_some());
+        // Likewise the deadline.
+        let due =
+            now.and_then(|now| self.follow(face.first_due(), guard).filter(|node| node.deadline() <= now));
+        let ready = self.follow(face.best(), guard);
+        [ready, batch, due].into_iter().flatten().min_by_key(|node| node.rank())
     }
 
     /// Reads a pointer of a face.
@@ -136,7 +139,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Progress and cost
     /// Wait-free: takes no lock, never retries; O(1), O(shards) if the chosen one shows nothing. No allocation. While
-    /// something is cooling it reads the clock, and takes into account, of each shard, the resource that was due first.
+    /// something is cooling it reads the clock, and takes into account, of each shard, the resource that was due first, unless
+    /// an acquisition is warming up just then.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};
@@ -166,7 +170,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let guard = core.pin();
         let node = core.with_ring(|ring| {
             let first = core.shown(&core.shards[ring.shard_of(hash)], now, &guard);
-            first.or_else(|| ring.successors(hash).find_map(|i| core.shown(&core.shards[i], now, &guard)))
+            first.or_else(|| {
+                ring.successors(hash).skip(1).find_map(|i| core.shown(&core.shards[i], now, &guard))
+            })
         })?;
         let value = NonNull::from(node.value(&guard));
         Some(Peek::new(value, guard))
@@ -284,7 +290,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// ```
     pub fn take_events(&self, max: usize) -> Vec<Event<R::Key>> {
         let mut events = Vec::new();
-        for ring in self.core.shards.iter().filter_map(Shard::events) {
+        let shards = &self.core.shards;
+        // From a random one on, so that a busy shard does not keep the others' events back.
+        let start = self.core.cell().draw_below(shards.len() as u32) as usize;
+        for ring in (0..shards.len()).filter_map(|i| shards[(start + i) % shards.len()].events()) {
             ring.take(&mut events, max);
         }
         events

@@ -69,8 +69,10 @@ impl<R: Resource> Core<R> {
         self.retire(revalued.garbage);
         let load_then = revalued.moved.to.in_flight();
         if limit != 1 && load_then != load {
-            let rank = node.value(guard).resource().priority(load_then).rank();
-            shard.lock().rerank(node, revalued.moved.to, rank);
+            // Ours, or a later one, whose updater asks it as well.
+            let value = node.value(guard);
+            let rank = value.resource().priority(load_then).rank();
+            shard.lock().rerank(node, NonNull::from(value), load_then, rank);
         }
         Attempt::Done
     }
@@ -101,6 +103,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Blocking on the home shard's lock; O(log n). One allocation, outside the lock. Holds, leases and the place among
     /// equals are not touched.
     ///
+    /// # Callbacks
+    /// The value's `key`, `capacity` and `priority`, `Hash` and `Eq` of the key, before anything is changed; if one panics,
+    /// the resource is as before. `priority` once more afterwards if the load has changed meanwhile: a panic there leaves the
+    /// update done, with the rank of the load before.
+    ///
     /// # Errors
     /// The value comes back with an [`UpdateError`].
     pub fn update(&self, resource: R) -> Result<(), Rejected<R, UpdateError<R::Key>>> {
@@ -126,7 +133,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Callbacks
     /// `change` runs outside every lock, and **more than once** if another update comes between. If it panics, the
-    /// resource is as before.
+    /// resource is as before. Otherwise as [`update`](Scheduler::update).
     ///
     /// # Errors
     /// [`UpdateError`], without the value: `change` made it, and would make it again.

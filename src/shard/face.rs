@@ -79,7 +79,7 @@ impl Count {
 /// The published words of one shard.
 #[repr(C)]
 pub struct Face<R: Resource> {
-    // The first line, together with the lock word that follows: what an acquire reads and writes.
+    // What an acquire reads and writes comes first.
     sequence: AtomicU64,
     best_rank: AtomicU64,
     best: AtomicPtr<Node<R>>,
@@ -93,6 +93,13 @@ pub struct Face<R: Resource> {
     slots: AtomicU32,
     standings: [AtomicU32; Standing::COUNT],
     counts: [AtomicU64; Count::KINDS],
+}
+
+/// What waits to be absorbed: batch 0 for nothing.
+pub struct Staged<R: Resource> {
+    pub batch: u32,
+    pub rank: u64,
+    pub best: *mut Node<R>,
 }
 
 /// "No deadline": later than every moment.
@@ -155,7 +162,8 @@ impl<R: Resource> Face<R> {
     /// The batch of which a part waits here to be absorbed; 0 if none does.
     #[inline]
     pub fn staged(&self) -> u32 {
-        self.staged.load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `end_write`: who sees that nothing is left here sees the ready heap's best.
+        self.staged.load(Ordering::Acquire)
     }
 
     /// The rank of the best of that part.
@@ -237,24 +245,23 @@ impl<R: Resource> Face<R> {
         best: *mut Node<R>,
         earliest: u64,
         first_due: *mut Node<R>,
+        staged: Option<Staged<R>>,
     ) {
         self.best_rank.store(best_rank, Ordering::Relaxed);
         // Release: pairs with the Acquire of a peek. It sees a node: the node is complete.
         self.best.store(best, Ordering::Release);
         self.earliest.store(earliest, Ordering::Relaxed);
-        // Release: as for `best`.
+        // Release, after `best`: a peek that sees a node gone from here finds it there.
         self.first_due.store(first_due, Ordering::Release);
+        if let Some(Staged { batch, rank, best }) = staged {
+            self.staged_rank.store(rank, Ordering::Relaxed);
+            // Release: as for `first_due`.
+            self.staged_best.store(best, Ordering::Release);
+            self.staged.store(batch, Ordering::Release);
+        }
         let sequence = self.sequence.load(Ordering::Relaxed);
         // Release: pairs with R1; outcomes there.
         self.sequence.store(sequence + 1, Ordering::Release);
-    }
-
-    /// What waits to be absorbed: batch 0 for nothing.
-    pub(super) fn set_staged(&self, batch: u32, rank: u64, best: *mut Node<R>) {
-        self.staged_rank.store(rank, Ordering::Relaxed);
-        // Release: as for `best` in `end_write`.
-        self.staged_best.store(best, Ordering::Release);
-        self.staged.store(batch, Ordering::Relaxed);
     }
 
     pub(super) fn set_slots(&self, slots: u32) {

@@ -19,6 +19,8 @@ pub struct Locked<'s, R: Resource> {
     shard: &'s Shard<R>,
     pub(super) inner: ManuallyDrop<SpinGuard<'s, Inner<R>>>,
     writing: bool,
+    /// The run of a batch has changed.
+    pub(super) run_moved: bool,
     /// Events of this critical section, to be completed after it.
     events: events::Range,
     /// Keeps the nodes of those events alive until then; without it they are dropped.
@@ -74,6 +76,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             shard,
             inner: ManuallyDrop::new(inner),
             writing: false,
+            run_moved: false,
             events: events::Range::default(),
             pin,
         }
@@ -156,7 +159,8 @@ impl<'s, R: Resource> Locked<'s, R> {
     pub(super) fn shortage_for_cooling(&self) -> Option<Shortage> {
         let inner = &**self.inner;
         if inner.cooling.capacity() <= inner.cooled as usize {
-            return Some(inner.cooling.next_segment_len().map_or(Shortage::Exhausted, Shortage::Cooling));
+            // A full heap of the largest size has a place for every slot there can be.
+            return inner.cooling.next_segment_len().map(Shortage::Cooling);
         }
         None
     }
@@ -414,11 +418,17 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     // Ranks and values.
 
-    /// Gives `node` the rank that was computed for `state`, unless its load or value has changed since: then whoever
-    /// changed it will do the same with a newer rank.
-    pub fn rerank(&mut self, node: &Node<R>, state: State, rank: u64) {
+    /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed
+    /// it will do the same with a newer rank.
+    ///
+    /// The caller's claim or guard keeps the value, so no other one can have its address.
+    pub fn rerank(&mut self, node: &Node<R>, value: NonNull<Value<R>>, in_flight: u32, rank: u64) {
         let now = node.state.load();
-        if !now.same_load(state) || now.is_removed() || node.rank() == rank {
+        if now.is_removed()
+            || now.in_flight() != in_flight
+            || node.value_ptr() != value
+            || node.rank() == rank
+        {
             return;
         }
         self.write();
@@ -640,7 +650,8 @@ impl<R: Resource> Drop for Locked<'_, R> {
                 Some(entry) => (entry.rank(), node(entry.slot())),
                 None => (NEVER, std::ptr::null_mut()),
             };
-            self.shard.face.end_write(rank, best, earliest, first_due);
+            let staged = if self.run_moved { Some(self.staged()) } else { None };
+            self.shard.face.end_write(rank, best, earliest, first_due, staged);
         }
         // SAFETY: dropped once, here, and not used again.
         #[allow(unsafe_code)]

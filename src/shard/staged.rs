@@ -27,7 +27,7 @@
 
 use std::ptr::NonNull;
 
-use super::Locked;
+use super::{Locked, face::Staged};
 use crate::{
     node::Node,
     resource::Resource,
@@ -142,15 +142,14 @@ impl<R: Resource> Locked<'_, R> {
         // The sequence moves, so that an acquire that found the shard empty looks again after B4.
         self.write();
         self.inner.staged = Some(run);
-        self.show_staged();
+        self.run_moved = true;
     }
 
     /// The run, to be dropped outside the lock: after B5, or when the batch is undone.
     pub fn unstage(&mut self) -> Option<Box<Run<R>>> {
         self.write();
-        let run = self.inner.staged.take();
-        self.show_staged();
-        run
+        self.run_moved = true;
+        self.inner.staged.take()
     }
 
     /// B5: admits up to `budget` nodes of a committed run. Answers whether the run is used up, or not committed.
@@ -173,18 +172,18 @@ impl<R: Resource> Locked<'_, R> {
             debug_assert!(admitted.is_ok(), "a staged node is admitted once, under this lock");
         }
         self.write();
-        self.show_staged();
+        self.run_moved = true;
         self.inner.staged.as_ref().is_none_or(|run| run.is_empty())
     }
 
-    /// Publishes what is left of the run. After its nodes were admitted, before the lock is free: so a node is on this
-    /// part of the face only while it is staged.
-    fn show_staged(&self) {
-        let face = self.face();
+    /// What is left of the run, for the face.
+    pub(super) fn staged(&self) -> Staged<R> {
         match self.inner.staged.as_ref().and_then(|run| Some((run.batch, *run.nodes.get(run.next)?))) {
             // SAFETY: a node in a run is not spent (rule 5 of `node`).
-            Some((batch, node)) => face.set_staged(batch, unsafe { node.as_ref() }.rank(), node.as_ptr()),
-            None => face.set_staged(0, u64::MAX, std::ptr::null_mut()),
+            Some((batch, node)) => {
+                Staged { batch, rank: unsafe { node.as_ref() }.rank(), best: node.as_ptr() }
+            }
+            None => Staged { batch: 0, rank: u64::MAX, best: std::ptr::null_mut() },
         }
     }
 }

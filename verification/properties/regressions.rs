@@ -214,3 +214,40 @@ fn an_insertion_that_others_finish_and_undo_touches_nothing_freed() {
     let stats = fleet.stats();
     assert_eq!(fleet.check_invariants().members, stats.inserted - stats.removed);
 }
+
+/// A resource whose `priority`, asked after a lease has begun, holds and frees it: the word's generation moves, the load
+/// does not.
+struct Restless;
+
+static RESTLESS: std::sync::OnceLock<Scheduler<Restless>> = std::sync::OnceLock::new();
+
+impl Resource for Restless {
+    type Key = u8;
+    type Priority = u32;
+
+    fn key(&self) -> u8 {
+        1
+    }
+
+    fn priority(&self, in_flight: u32) -> u32 {
+        if let Some(fleet) = RESTLESS.get() {
+            let _ = fleet.exclude(&1);
+            let _ = fleet.include(&1);
+        }
+        in_flight
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity::Limited(4)
+    }
+}
+
+#[test]
+fn a_hold_in_between_does_not_leave_the_rank_of_another_load() {
+    let fleet = RESTLESS.get_or_init(|| Scheduler::builder().shards(1).build().unwrap());
+    fleet.insert(Restless).unwrap();
+    let lease = fleet.acquire().unwrap();
+    assert_eq!(fleet.snapshot()[0].rank, 1);
+    drop(lease);
+    assert_eq!(fleet.snapshot()[0].rank, 0);
+}
