@@ -395,7 +395,18 @@ impl<R: Resource> Core<R> {
     /// Absorbs all of a committed run.
     #[cold]
     pub fn absorb(&self, shard: &Shard<R>) {
-        while !self.lock(shard).absorb(&self.roster, ABSORB_AT_ONCE) {}
+        drop(self.lock_settled(shard));
+    }
+
+    /// Takes a shard's lock with nothing of a committed run left to absorb: for those to whom the worst matters, which a run
+    /// gives last. The lock is freed between pieces.
+    pub fn lock_settled<'a>(&'a self, shard: &'a Shard<R>) -> Locked<'a, R> {
+        loop {
+            let mut locked = self.lock(shard);
+            if locked.absorb(&self.roster, ABSORB_AT_ONCE) {
+                return locked;
+            }
+        }
     }
 
     /// Panics unless the whole structure is consistent. Nothing else may be going on.
