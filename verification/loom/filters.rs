@@ -28,7 +28,7 @@ fn never_none(
         let other = {
             let fleet = Arc::clone(&fleet);
             crate::common::spawn(move || {
-                let lease = fleet.scheduler.acquire_where(|resource| accepts(resource));
+                let lease = fleet.scheduler.acquire_where(accepts);
                 assert!(accepts(&lease.expect("at every instant something acceptable was eligible")));
             })
         };
