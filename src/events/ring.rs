@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 
 use super::{Event, EventKind};
 use crate::{
-    lookup::Keyed,
+    lookup::{Guard, Keyed},
     node::{Node, quietly},
     resource::Resource,
     sync::{
@@ -148,16 +148,18 @@ impl<R: Resource> Ring<R> {
     /// V3 and V4 for every ticket of `range`. Runs the key's `Clone`; a panic there is caught.
     ///
     /// # Safety
-    /// The shard's lock is free, the range comes from this thread's last critical section, and the nodes are kept alive.
+    /// The shard's lock is free, the range comes from this thread's last critical section, and `guard` is older than that: it
+    /// keeps the nodes alive.
     #[cold]
-    pub unsafe fn publish(&self, range: Range) {
+    pub unsafe fn publish(&self, range: Range, guard: &impl Guard) {
         for ticket in range.first..range.first + range.len {
             let slot = self.slot(ticket);
             slot.body.with_mut(|body| {
                 // SAFETY: ours between V2 and V4.
                 let body = unsafe { &mut *body };
                 let node = body.as_ref().expect("written by V2").node;
-                // SAFETY: the caller keeps the nodes alive.
+                guard.touch(node.as_ptr());
+                // SAFETY: the caller's guard keeps the nodes alive.
                 let key = quietly(|| unsafe { node.as_ref() }.key().clone());
                 if let Some(body) = body {
                     body.key = key;

@@ -44,6 +44,9 @@
 //!   written before the transition: for `admit` of a batch that is every other member in the lookup (no batch is
 //!   visible in part), for the seqlock of the shard's face it is the odd count. A reader that sees the old word
 //!   answers as of before the transition.
+//!   What was written before the critical section, and the odd count itself, is ordered by the fence of F1 (`shard::face`) as
+//!   well: for them a Relaxed CAS would do. Release is needed for what is written between that fence and the CAS, which is
+//!   the content number alone (`touch_content`), for a reader that learned of the change from this word.
 //! * Relaxed on failure and on loads under the lock: the lock's own Acquire already ordered them.
 
 use std::fmt;

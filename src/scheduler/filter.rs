@@ -1,25 +1,27 @@
 //! Lending with a filter: only resources that the caller says yes to.
 //!
 //! The filter is user code, so it runs outside every lock, on candidates that a guard keeps alive; the one chosen is
-//! then lent only if it is still eligible.
+//! then lent only if it is still eligible, with the very value that the filter has seen.
 //!
 //! ```text
 //! W1  per shard, in the walk's order: copy up to eight of the best under the lock; unlock; ask the filter, best first;
 //!     lend the first it accepts
-//! W2  no luck: read each shard's content number and the batch number; go over the whole fleet by the lookup and ask the
-//!     filter about everyone; lend the best-ranked accepted one that is eligible
+//! W2  no luck: read each shard's content number, with no change going on there, and the batch number; go over the whole
+//!     fleet by the lookup and ask the filter about everyone; lend the best-ranked accepted one that is eligible
 //! W3  none is: read the words of all accepted ones again, then the numbers again; if nothing has changed: "none"
 //! ```
 //!
 //! # Why "none" is honest
 //!
 //! Take the instant between W2 and W3. Had anybody been admitted, or got another value, between the two readings of the
-//! numbers and before that instant, a number would differ: it grows before the CAS. So everyone who was a member then was
-//! asked about with the value he had then. Those refused do not matter; those accepted had the same word before and after
-//! the instant, not eligible, and a word does not come back (whatever can make it eligible moves its generation).
+//! numbers and before that instant, a number would differ: it grows before the CAS. (A number that has grown already while its
+//! CAS is still to come would hide it, hence "no change going on": the first reading is validated by the shard's sequence.)
+//! So everyone who was a member then was asked about with the value he had then. Those refused do not matter; those accepted
+//! had the same word before and after the instant, not eligible, and a word does not come back (whatever can make it eligible
+//! moves its generation).
 //!
 //! Lending and returning of resources that the filter refuses does not disturb. Updates and insertions anywhere do: then the
-//! whole is repeated. Lock-free: somebody else has got something done each time.
+//! whole is repeated. Somebody else has got something done each time.
 
 use std::hash::BuildHasher;
 
@@ -32,16 +34,20 @@ use super::{
 use crate::{
     heap::Best,
     lookup::Keyed,
-    node::{Node, Standing},
+    node::{Node, Standing, Value},
     resource::Resource,
     shard::{Lent, Pin, Shard},
 };
 
+/// A resource that the filter has accepted for this value.
+struct Candidate<'g, R: Resource> {
+    rank: u64,
+    node: &'g Node<R>,
+    value: &'g Value<R>,
+}
+
 impl<R: Resource> Core<R> {
-    fn lend_where(
-        &self,
-        accepts: &mut dyn FnMut(&Node<R>, &Pin<'_>) -> bool,
-    ) -> Result<Lent<R>, AcquireError> {
+    fn lend_where(&self, accepts: &mut dyn FnMut(&Node<R>, &R) -> bool) -> Result<Lent<R>, AcquireError> {
         open(self)?;
         self.thaw_due();
         let guard = self.pin();
@@ -68,18 +74,20 @@ impl<R: Resource> Core<R> {
         }
         loop {
             // W2.
-            let before = self.content();
-            let mut best: Option<(u64, &Node<R>)> = None;
+            let before = self.content_at_rest();
+            let mut best: Option<Candidate<'_, R>> = None;
             let mut accepted = Vec::new();
             let mut none = NoneEligible::default();
             for node in self.map.iter(&guard) {
                 let Some(state) = self.visible(node) else { continue };
-                let accepts = accepts(node, &guard);
+                let value = node.value(&guard);
+                let accepts = accepts(node, value.resource());
                 let standing = if state.is_staged() { Standing::Eligible } else { state.standing() };
                 match standing {
                     Standing::Eligible if accepts => {
-                        if best.is_none_or(|(least, _)| node.rank() < least) {
-                            best = Some((node.rank(), node));
+                        let rank = node.rank();
+                        if best.as_ref().is_none_or(|best| rank < best.rank) {
+                            best = Some(Candidate { rank, node, value });
                         }
                     }
                     Standing::Eligible => none.reasons.filtered += 1,
@@ -89,12 +97,11 @@ impl<R: Resource> Core<R> {
                     accepted.push((node, state));
                 }
             }
-            if let Some((_, node)) = best {
-                self.settle(node);
-                let lent = self.lock(self.home(node)).lend(node);
-                match lent {
-                    Ok(lent) => return Ok(lent),
-                    Err(_) => continue,
+            if let Some(best) = best {
+                self.settle(best.node);
+                match self.lend_candidate(&best) {
+                    Some(lent) => return Ok(lent),
+                    None => continue,
                 }
             }
             // W3.
@@ -123,15 +130,46 @@ impl<R: Resource> Core<R> {
         (sum, self.roster.batch())
     }
 
+    /// The same, where no shard is in the middle of a change: every number that has grown has had its effect.
+    fn content_at_rest(&self) -> (u64, u32) {
+        let mut sum = 0u64;
+        for shard in &self.shards {
+            let face = shard.face();
+            let content = loop {
+                let Some(sequence) = face.begin_read() else {
+                    // Its maker holds the lock: wait for that.
+                    drop(shard.lock());
+                    continue;
+                };
+                let content = face.content();
+                if face.end_read() == sequence {
+                    break content;
+                }
+            };
+            sum = sum.wrapping_add(content);
+        }
+        (sum, self.roster.batch())
+    }
+
+    /// Lends what the filter has accepted, if it is eligible and its value is still the one that was accepted.
+    fn lend_candidate(&self, candidate: &Candidate<'_, R>) -> Option<Lent<R>> {
+        let mut locked = self.lock(self.home(candidate.node));
+        // The guard keeps the accepted value, so no other one can have its address.
+        if !std::ptr::eq(candidate.node.value_ptr().as_ptr(), candidate.value) {
+            return None;
+        }
+        locked.lend(candidate.node).ok()
+    }
+
     /// W1: the best accepted of the best few of each shard; nothing if a shard that was not looked through may have a
     /// better one.
     fn lend_best_where<'a>(
         &'a self,
         shards: impl Iterator<Item = &'a Shard<R>>,
-        accepts: &mut dyn FnMut(&Node<R>, &Pin<'_>) -> bool,
+        accepts: &mut dyn FnMut(&Node<R>, &R) -> bool,
         guard: &Pin<'_>,
     ) -> Option<Lent<R>> {
-        let mut best: Option<(u64, &Node<R>)> = None;
+        let mut best: Option<Candidate<'_, R>> = None;
         // The best rank from which on there may be acceptable ones that were not offered.
         let mut unseen = None;
         for shard in shards {
@@ -146,12 +184,13 @@ impl<R: Resource> Core<R> {
             let mut last = 0;
             let settled = few.into_iter().flatten().any(|node| {
                 last = node.rank();
-                if best.is_some_and(|(least, _)| last >= least) {
+                if best.as_ref().is_some_and(|best| last >= best.rank) {
                     return true;
                 }
-                let accepted = accepts(node, guard);
+                let value = node.value(guard);
+                let accepted = accepts(node, value.resource());
                 if accepted {
-                    best = Some((last, node));
+                    best = Some(Candidate { rank: last, node, value });
                 }
                 accepted
             });
@@ -159,11 +198,11 @@ impl<R: Resource> Core<R> {
                 unseen = Some(unseen.map_or(last, |least: u64| least.min(last)));
             }
         }
-        let (rank, node) = best?;
-        if unseen.is_some_and(|unseen| unseen < rank) {
+        let best = best?;
+        if unseen.is_some_and(|unseen| unseen < best.rank) {
             return None;
         }
-        self.lock(self.home(node)).lend(node).ok()
+        self.lend_candidate(&best)
     }
 }
 
@@ -173,7 +212,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Progress and cost
     /// If one of the eight best of a shard is accepted: O(log n), no allocation. Otherwise the filter is asked about the whole
     /// fleet: O(n), one allocation, and again as long as others insert or update meanwhile. Blocking on one shard's lock at
-    /// a time.
+    /// a time. The lease is on the very value that was accepted.
     ///
     /// # Callbacks
     /// `accepts` runs outside every lock, may be asked about one resource several times, about some that are not lent in
@@ -195,7 +234,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn acquire_where(&self, mut accepts: impl FnMut(&R) -> bool) -> Result<Lease<'_, R>, AcquireError> {
-        let lent = self.core.lend_where(&mut |node, guard| accepts(node.value(guard).resource()))?;
+        let lent = self.core.lend_where(&mut |_, resource| accepts(resource))?;
         Ok(Lease::new(&self.core, lent))
     }
 

@@ -281,7 +281,7 @@ impl<R: Resource> Core<R> {
     fn evict<'g>(&'g self, guard: &'g Pin<'_>, condition: impl Fn(&Node<R>) -> bool) -> Option<&'g Node<R>> {
         loop {
             let node = self.worst(guard).filter(|worst| condition(worst))?;
-            let mut locked = self.lock(self.home(node));
+            let mut locked = self.lock_settled(self.home(node));
             // It must still be the worst of its shard, and as bad as it was.
             if locked.worst().is_some_and(|worst| std::ptr::eq(worst, node))
                 && condition(node)
@@ -296,8 +296,8 @@ impl<R: Resource> Core<R> {
     pub(super) fn worst<'g>(&'g self, _guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
         let mut worst: Option<&Node<R>> = None;
         for shard in &self.shards {
-            self.absorb(shard);
-            if let Some(node) = shard.lock().worst()
+            // Absorbed under the very lock: a batch that commits in between may be half absorbed by others.
+            if let Some(node) = self.lock_settled(shard).worst()
                 && worst.is_none_or(|worst| node.rank() >= worst.rank())
             {
                 worst = Some(node);

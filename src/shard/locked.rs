@@ -266,7 +266,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
-        if !state.is_eligible() {
+        if !state.is_eligible() && !planted("lend_unchecked") {
             return Err(state);
         }
         self.write();
@@ -659,12 +659,12 @@ impl<R: Resource> Drop for Locked<'_, R> {
             ManuallyDrop::drop(&mut self.inner)
         };
         if !self.events.is_empty()
-            && let Some(ring) = &self.shard.events
+            && let (Some(ring), Some(pin)) = (&self.shard.events, &self.pin)
         {
             // SAFETY: the lock is free, the range is of this critical section, and there are events only with a pin.
             #[allow(unsafe_code)]
             unsafe {
-                ring.publish(self.events)
+                ring.publish(self.events, pin)
             };
         }
     }

@@ -126,6 +126,9 @@ impl Roster {
             }
             let new = u64::from(batch) << 32 | u64::from(after);
             // Release: pairs with the Acquire in `is_committed`; outcomes there. Failure Relaxed: only the word is reused.
+            // At B4 no model can tell it from Relaxed: all links (B2) come before the fence of F1 in the last `stage`, and a
+            // reader that sees that fence finds the shard's sequence odd and waits for its lock. It stays, so that B4 does not
+            // rest on how B3 writes the face.
             match self.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(found) => word = found,

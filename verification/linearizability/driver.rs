@@ -13,8 +13,8 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError, AcquireKeyError, Capacity, InsertError, KeyError, Lease, NoneEligible, Resource, Scheduler,
-    Strategy, UpdateError,
+    AcquireError, AcquireKeyError, Builder, Capacity, InsertError, KeyError, Lease, NoneEligible, Resource,
+    Scheduler, Strategy, UpdateError,
     internals::sync::{Arc, ManualClock, SplitMix64, UnsafeCell},
 };
 
@@ -143,17 +143,21 @@ pub struct Fleet {
 
 impl Fleet {
     pub fn new(setup: Setup) -> Self {
+        Self::with(setup, |builder| builder)
+    }
+
+    /// A fleet with more settings than [`Setup`] has.
+    pub fn with(setup: Setup, more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> Self {
         let clock = Arc::new(ManualClock::new());
-        let scheduler = Scheduler::builder()
+        let builder = Scheduler::builder()
             .shards(setup.shards)
             .strategy(Strategy::BestOf { choices: usize::MAX })
             .hasher(Fixed)
             .clock(Arc::clone(&clock))
             .seed(7)
             .virtual_nodes(2)
-            .expected_resources(setup.room)
-            .build()
-            .expect("valid settings");
+            .expected_resources(setup.room);
+        let scheduler = more(builder).build().expect("valid settings");
         Fleet { scheduler, clock, setup, stamp: AtomicU64::new(1), alive: std::sync::Arc::default() }
     }
 

@@ -126,3 +126,51 @@ fn batch_get_acquire_key() {
         vec![steps(&[InsertBatch(0, 2)]), steps(&[Get(0), Get(1)]), steps(&[AcquireKey(1)])],
     );
 }
+
+/// A batch is undone, and the next one gets its number: whoever still holds a member of the first must not take it for one of
+/// the second.
+fn ghost(ops: &[crate::specification::Op]) {
+    race(one(), steps(&[Insert(1)]), vec![steps(&[InsertBatch(0, 2), InsertBatch(2, 2)]), steps(ops)]);
+}
+
+#[test]
+fn ghost_get() {
+    ghost(&[Get(0), Get(2)]);
+}
+
+#[test]
+fn ghost_acquire_key() {
+    ghost(&[AcquireKey(0)]);
+}
+
+#[test]
+fn ghost_remove() {
+    ghost(&[Remove(0)]);
+}
+
+#[test]
+fn ghost_update() {
+    ghost(&[UpdateWith(0)]);
+}
+
+#[test]
+fn ghost_exclude() {
+    ghost(&[Exclude(0)]);
+}
+
+/// The single insertion that has met the ghost gets in.
+#[test]
+fn ghost_insert() {
+    ghost(&[Insert(0), Get(0)]);
+}
+
+/// A member of the second batch is absorbed by the eviction, in the middle of its commit.
+#[test]
+fn ghost_evict() {
+    race_within(
+        1,
+        one(),
+        steps(&[Insert(1)]),
+        vec![steps(&[InsertBatch(0, 2), InsertBatch(2, 2)]), steps(&[Evict])],
+    );
+}

@@ -52,17 +52,23 @@ pub fn model_within(bound: usize, body: impl Fn() + Send + Sync + 'static) {
     let counter = runs.clone();
     let body = std::sync::Arc::new(body);
     let start = Instant::now();
-    for main_waits in [false, true] {
+    let limit = builder.max_duration;
+    let mut cut = false;
+    for (main_waits, halves) in [(false, 1), (true, 2)] {
         let (counter, body) = (counter.clone(), body.clone());
+        // Half of the time for either order, and what the first leaves goes to the second.
+        builder.max_duration = limit.map(|limit| (limit * halves / 2).saturating_sub(start.elapsed()));
+        let began = Instant::now();
         MAIN_WAITS.store(main_waits, SeqCst);
         builder.check(move || {
             counter.fetch_add(1, SeqCst);
             body();
         });
+        cut |= builder.max_duration.is_some_and(|limit| began.elapsed() >= limit);
     }
     let (runs, took) = (runs.load(SeqCst), start.elapsed());
     assert!(runs > 2, "the model has one thread, or nothing that its threads share");
-    let cut = if builder.max_duration.is_some_and(|limit| took >= limit) { ", CUT SHORT" } else { "" };
+    let cut = if cut { ", CUT SHORT" } else { "" };
     let bound = builder.preemption_bound.unwrap_or(0);
     let name = thread_name();
     println!("loom {name}: {runs} executions, {} ms, p{bound}{cut}", took.as_millis());

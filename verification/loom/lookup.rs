@@ -202,7 +202,7 @@ fn resize_resize() {
 /// apart, so that nothing but the count of moved chunks orders the two.
 #[test]
 fn get_after_shared_resize() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| {
@@ -368,7 +368,7 @@ fn remove_reinsert_insert() {
 /// One thread moves everything and makes the next table the root; a reader comes to the items through the new root only.
 #[test]
 fn get_through_a_new_root() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::with_capacity(2);
         (1..4).for_each(|key| assert!(fixture.insert(2 * key, spread)));
         let other = with(&fixture, |fixture| {
@@ -388,10 +388,7 @@ fn get_through_a_new_root() {
 /// One preemption is all that the story needs.
 #[test]
 fn stalled_helper() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(1);
-    builder.max_branches = 5_000;
-    builder.check(|| {
+    crate::common::model_within(1, || {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| {
@@ -408,7 +405,7 @@ fn stalled_helper() {
 /// One thread begins a resize while the other has allowance left in the old table and looks for a place there.
 #[test]
 fn allowance_left_over() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::with_capacity(2);
         assert!(fixture.insert(1, crowded));
         let other = with(&fixture, |fixture| (2..4).for_each(|key| assert!(fixture.insert(key, crowded))));
@@ -422,7 +419,7 @@ fn allowance_left_over() {
 /// Who finds a key gone sees what was done before its removal.
 #[test]
 fn removal_publishes() {
-    loom::model(|| {
+    crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         let note = Arc::new(AtomicUsize::new(0));
         assert!(fixture.insert(1, crowded));

@@ -15,6 +15,9 @@
 //! | `batch` | all or nothing, never in part |
 //! | `peek` | looking without a lock: publication and reclamation |
 //! | `none` | the honest "none" over two shards |
+//! | `filters` | the honest "none" of an acquisition with a filter |
+//! | `bounds` | a bounded fleet: refusal, eviction by a newcomer |
+//! | `events` | the rings of events |
 //! | `cooling` | the hint of the earliest deadline; thawing |
 //! | `tokens` | minting, redeeming, the free list; a guard beside its token |
 //! | `ring` | the affinity ring: published, looked up |
@@ -27,6 +30,7 @@
 #![allow(unsafe_code, missing_docs, dead_code)]
 
 mod batch;
+mod bounds;
 #[path = "../linearizability/checker.rs"]
 mod checker;
 mod close;
@@ -34,6 +38,8 @@ mod common;
 mod cooling;
 #[path = "../linearizability/driver.rs"]
 mod driver;
+mod events;
+mod filters;
 mod lookup;
 mod none;
 mod peek;

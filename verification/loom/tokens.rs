@@ -229,3 +229,104 @@ fn into_token_redeem() {
         nothing_out(fleet);
     });
 }
+
+/// A guard whose token was given out ends while the token is redeemed, and `last` happens in a third thread.
+fn pinned_three(setup: Setup, last: fn(&Fleet), after: fn(&Fleet)) {
+    model_within(1, move || {
+        let fleet = Arc::new(Fleet::new(setup));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        let mut lease = fleet.scheduler.acquire_owned().expect("a unit is free");
+        let token = lease.token();
+        let one = spawn(&fleet, move |fleet| fleet.scheduler.release(token).is_ok());
+        let two = spawn(&fleet, last);
+        lease.check();
+        drop(lease);
+        let _ = one.join().expect("no panic");
+        two.join().expect("no panic");
+        after(&fleet);
+        assert!(fleet.scheduler.release(token).is_err(), "spent either way");
+        nothing_out(fleet);
+    });
+}
+
+/// Who frees the node: the removal, the redemption, or the end of the pin.
+#[test]
+fn pinned_redeem_remove() {
+    pinned_three(
+        Setup::default(),
+        |fleet| assert!(fleet.scheduler.remove(&0).is_ok(), "nobody else removes"),
+        |fleet| assert!(fleet.scheduler.is_empty()),
+    );
+}
+
+/// As before; the load ranks the resource anew after the unlock.
+#[test]
+fn pinned_redeem_remove_by_load() {
+    pinned_three(
+        Setup { units: 2, by_load: true, ..Setup::default() },
+        |fleet| assert!(fleet.scheduler.remove(&0).is_ok(), "nobody else removes"),
+        |fleet| assert!(fleet.scheduler.is_empty()),
+    );
+}
+
+/// Who frees the superseded value: the update, the redemption, or the end of the pin.
+#[test]
+fn pinned_redeem_update() {
+    pinned_three(
+        Setup::default(),
+        |fleet| drop(fleet.scheduler.update_with(&0, |old| old.again(1))),
+        |fleet| assert_eq!(fleet.scheduler.acquire().expect("returned").version, 1),
+    );
+}
+
+/// The unit that the token has returned is lent again before the guard ends.
+#[test]
+fn pinned_redeem_acquire() {
+    pinned_three(
+        Setup::default(),
+        |fleet| {
+            assert!(
+                fleet.scheduler.acquire().is_ok_and(|lease| lease.check() == 0) || fleet.scheduler.len() == 1
+            )
+        },
+        |fleet| assert_eq!(fleet.scheduler.acquire().expect("returned").check(), 0),
+    );
+}
+
+/// The guard ends with a cooling, the token without: one of them counts.
+#[test]
+fn pinned_release_after_redeem() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let mut lease = leases.remove(0);
+        let token = lease.token();
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(token).is_ok());
+        lease.release_after(crate::driver::FOR_EVER);
+        let by_token = other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.acquire().is_ok(), by_token, "it cools unless the token came first");
+        nothing_out(fleet);
+    });
+}
+
+/// Two guards of one superseded value, both with tokens: the last claim frees it.
+#[test]
+fn pinned_twice_update() {
+    model_within(1, || {
+        let (fleet, mut leases) = lent(2);
+        let (mut mine, mut other) = (leases.remove(0), leases.remove(0));
+        let (one, two) = (mine.token(), other.token());
+        let other = spawn(&fleet, move |fleet| {
+            fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member");
+            other.check();
+            assert_eq!(other.version, 0);
+            let _ = fleet.scheduler.release(one);
+            drop(other);
+        });
+        let _ = fleet.scheduler.release(two);
+        mine.check();
+        assert_eq!(mine.version, 0);
+        drop(mine);
+        other.join().expect("no panic");
+        nothing_out(fleet);
+    });
+}

@@ -30,6 +30,11 @@ fn variable(name: &str, default: u64) -> u64 {
 }
 
 pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
+    scenario_of(name, 1, body);
+}
+
+/// As [`scenario`], with one schedule for `dear` of another's.
+pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let body = {
         let runs = runs.clone();
@@ -45,7 +50,7 @@ pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
         return replay(again(), &schedule);
     }
-    let iterations = variable("SHUTTLE_ITERATIONS", 5_000) as usize;
+    let iterations = (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear);
     let seed = variable("SHUTTLE_SEED", SEED);
     let mut config = Config::new();
     config.stack_size = 256 * 1024;

@@ -15,6 +15,8 @@ use leasehold::internals::{
 };
 use shuttle::rand::{Rng, thread_rng};
 
+use crate::common::{scenario, scenario_of};
+
 struct Item {
     key: u32,
     hash: u64,
@@ -158,22 +160,11 @@ fn run(steps: u32) {
 }
 
 #[test]
-fn random_programs_random_schedules() {
-    shuttle::check_random(|| run(12), 5_000);
-}
-
-#[test]
-fn random_programs_few_switches() {
-    shuttle::check_pct(|| run(12), 5_000, 3);
+fn random_programs() {
+    scenario("random_programs", || run(12));
 }
 
 #[test]
 fn long_programs() {
-    shuttle::check_random(|| run(80), 300);
-}
-
-/// The map takes nothing from outside the schedule: the same decisions give the same run.
-#[test]
-fn runs_repeat() {
-    shuttle::check_uncontrolled_nondeterminism(|| run(8), 500);
+    scenario_of("long_programs", 10, || run(80));
 }
