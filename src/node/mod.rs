@@ -194,7 +194,7 @@ impl<R: Resource> Node<R> {
         unsafe { &*value }
     }
 
-    /// The current value's address. The caller holds the home lock, so it stays current until the unlock.
+    /// The current value's address. The caller holds the home lock, so it stays current until the unlock; or is the last owner.
     #[inline]
     pub fn value_ptr(&self) -> NonNull<Value<R>> {
         // Relaxed: written under the lock that the caller holds.

@@ -65,7 +65,7 @@ impl<R: Resource> Core<R> {
         // B1.
         let number = self.roster.next_batch();
         let mut members = Members(Vec::with_capacity(count));
-        // B2 and the first half of B3.
+        // B2.
         let mut refused = None;
         let mut rest = drafts.into_iter().zip(homes);
         for (draft, home) in rest.by_ref() {

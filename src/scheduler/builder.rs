@@ -184,6 +184,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// Room for so many events per shard, rounded up to a power of two, at most 16,777,216; 0 for none. Default: 0.
     ///
+    /// The key is then cloned for each event, in the thread that makes it, after the shard's lock is free: also when a lease
+    /// is dropped. That `Clone` may allocate; if it panics, the event becomes a gap; it must not call the scheduler.
+    ///
     /// Events are taken out with [`Scheduler::take_events`]; those that find no room are dropped, newest first, counted, and
     /// visible as gaps in the sequence.
     pub fn event_capacity(mut self, events: usize) -> Self {
@@ -191,7 +194,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Checks the settings and makes the scheduler. O(shards); starts no thread. The affinity ring is built when it is first
+    /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread. The affinity ring is built when it is first
     /// needed.
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 //! | `insert`, `batch`, `update` | membership |
 //! | `acquire`, `filter`, `affinity` | lending |
 //! | `lease`, `token` | what is lent, and how it comes back |
+//! | `lend` | the yardsticks' trait |
+//! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
 //! | `query`, `stats` | looking |
 //! | `error` | one error type per family |

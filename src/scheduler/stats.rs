@@ -15,8 +15,8 @@ use crate::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Whether all numbers are of one moment. `false` only if changes kept coming while this was read; then each shard's
-    /// numbers are still of some moment of the call.
+    /// Whether all numbers are of one moment. `false` if changes kept coming while this was read, or a batch was coming in;
+    /// then each number is still of some moment of the call.
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
     pub members: u64,

@@ -17,13 +17,18 @@
 //! |---|---|
 //! | `face` | the words that others read without the lock |
 //! | `slots` | slot numbers to nodes and heap positions |
-//! | `locked` | each transition with its consequence |
+//! | `locked` | the lock held: heaps and face brought in line with a transition |
+//! | `lending` | transitions of leases, values and ranks |
+//! | `membership` | transitions of membership and holds |
+//! | `check` | all of it from scratch, for tests |
 //! | `staged` | a batch that becomes visible at once |
 
 #[cfg(any(test, loom, shuttle, feature = "internals"))]
 mod check;
 mod face;
+mod lending;
 mod locked;
+mod membership;
 mod slots;
 mod staged;
 
@@ -32,7 +37,8 @@ use std::ptr::NonNull;
 #[cfg(any(test, loom, shuttle, feature = "internals"))]
 pub use check::Tally;
 pub use face::{Count, Face, NEVER};
-pub use locked::{Garbage, Lent, Locked};
+pub use lending::{Garbage, Lent};
+pub use locked::Locked;
 pub use staged::{Roster, Run};
 
 use crate::{

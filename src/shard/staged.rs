@@ -2,12 +2,12 @@
 //!
 //! # States and steps
 //!
-//! Batches are serialised by the scheduler's batch mutex, so at most one is between B1 and B5.
+//! Batches are serialised by the scheduler's `Turn`, so at most one is between B1 and B5.
 //!
 //! ```text
 //! B1  number := roster's batch number + 1; every node carries it
-//! B2  link every node into the lookup, STAGED; a key that exists undoes all (nothing was visible)
-//! B3  in each shard: give its nodes slots, then hand over the whole run, O(1) under the lock
+//! B2  seat each node (a slot of its home shard) and link it into the lookup, STAGED; a key that exists undoes all
+//! B3  in each shard: hand over the whole run, O(1) under the lock
 //! B4  roster: batch number := number, members += n, in one CAS                          <- the batch is visible
 //! B5  in each shard: absorb the run, a bounded piece per lock; then take the empty run out
 //! ```
@@ -182,9 +182,10 @@ impl<R: Resource> Locked<'_, R> {
     /// What is left of the run, for the face.
     pub(super) fn staged(&self) -> Staged<R> {
         match self.inner.staged.as_ref().and_then(|run| Some((run.batch, *run.nodes.get(run.next)?))) {
-            // SAFETY: a node in a run is not spent (rule 5 of `node`).
             Some((batch, node)) => {
-                Staged { batch, rank: unsafe { node.as_ref() }.rank(), best: node.as_ptr() }
+                // SAFETY: a node in a run is not spent (rule 5 of `node`).
+                let rank = unsafe { node.as_ref() }.rank();
+                Staged { batch, rank, best: node.as_ptr() }
             }
             None => Staged { batch: 0, rank: u64::MAX, best: std::ptr::null_mut() },
         }

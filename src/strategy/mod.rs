@@ -59,7 +59,7 @@ pub trait ShardView {
 ///
 /// | strategy | reads | good at |
 /// |---|---|---|
-/// | `Sticky` | one word, every `period`-th time `choices` words | throughput, with a rank error that can be set |
+/// | `Sticky` | its shard's words, every `period`-th time those of `choices` shards | throughput, with a rank error that can be set |
 /// | `BestOf` | `choices` words | rank: exact if it looks at all shards |
 /// | `RoundRobin` | nothing | an even walk over all shards |
 /// | `Weighted` | nothing | shards of unequal size |
@@ -74,8 +74,9 @@ pub trait ShardView {
 pub enum Strategy {
     /// Stay on one shard for `period` acquisitions, then choose again: the best rank among `choices` random shards.
     ///
-    /// Chooses sooner when the shard has nothing eligible left. `choices` at or above the number of shards looks at
-    /// all.
+    /// Chooses sooner when the shard has nothing eligible left, or when its best has become worse than the runner-up was
+    /// when it was chosen: the loss in order stays bounded by what was known then. `choices` at or above the number of
+    /// shards looks at all.
     Sticky {
         /// Distinct shards compared for a choice: 1 or more.
         choices: usize,

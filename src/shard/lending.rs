@@ -1,0 +1,298 @@
+//! Lending and returning; ranks and values.
+
+use std::ptr::NonNull;
+
+use super::{Count, Locked};
+use crate::{
+    heap::Entry,
+    node::{Moved, Node, Owned, Refused, Standing, State, Value},
+    resource::Resource,
+    sync::planted,
+};
+
+/// One unit of capacity that was taken.
+pub struct Lent<R: Resource> {
+    /// The resource. Not freed before the unit is given back.
+    pub node: NonNull<Node<R>>,
+    /// Its value at that moment. Not freed before the unit is given back.
+    pub value: NonNull<Value<R>>,
+    /// The word after the transition.
+    pub state: State,
+    /// The rank it was lent at.
+    pub rank: u64,
+    /// Only one lease is allowed, so that the rank does not depend on the load.
+    pub exclusive: bool,
+}
+
+/// What nobody reaches any more: to be retired through a guard once the lock is free.
+#[must_use = "garbage that is not retired leaks"]
+pub struct Garbage<R: Resource> {
+    /// A spent node.
+    pub node: Option<NonNull<Node<R>>>,
+    /// A superseded value without claims.
+    pub value: Option<NonNull<Value<R>>>,
+}
+
+impl<R: Resource> Garbage<R> {
+    pub(super) const NONE: Self = Garbage { node: None, value: None };
+
+    /// There is nothing to retire.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.node.is_none() && self.value.is_none()
+    }
+}
+
+/// An update that happened.
+pub struct Revalued<R: Resource> {
+    /// The word before and after.
+    pub moved: Moved,
+    /// The old value, if no lease claims it.
+    pub garbage: Garbage<R>,
+}
+
+#[allow(unsafe_code)]
+impl<R: Resource> Locked<'_, R> {
+    /// Lends the best eligible resource. O(log n), O(1) if it was in use lately.
+    #[inline]
+    pub fn lend_best(&mut self) -> Option<Lent<R>> {
+        let entry = self.inner.ready.peek_min()?;
+        self.take(self.node_in(entry.slot()), true).ok()
+    }
+
+    /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
+    pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
+        self.take(node, false)
+    }
+
+    /// Lends the node in a slot, if there is one and it is eligible.
+    pub fn lend_slot(&mut self, slot: u32) -> Option<Lent<R>> {
+        if slot >= self.inner.slots.used() {
+            return None;
+        }
+        let node = self.inner.slots.node(slot)?;
+        // SAFETY: rule 5 of `node`: a node in the slot table is not spent, and the lock is held.
+        self.take(unsafe { node.as_ref() }, false).ok()
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
+        // A refusal must not look like a change to those who look without the lock.
+        let state = node.state.load();
+        if !state.is_eligible() && !planted("lend_unchecked") {
+            return Err(state);
+        }
+        self.write();
+        let Owned { slot, limit, .. } = self.owned(node, |owned| *owned);
+        // Whatever came out of the heap is validated by the word.
+        let moved = node.state.lend(limit).map_err(|Refused(state)| state)?;
+        let face = self.face();
+        let rank = node.rank();
+        if moved.to.is_full() {
+            if is_best {
+                let inner = &mut **self.inner;
+                let _ = inner.ready.pop_min(&mut inner.slots);
+            } else {
+                self.unqueue(Standing::Eligible, slot);
+            }
+            face.shift(Standing::Eligible, Standing::AtCapacity);
+            // All that was free of it, should the limit have been lowered below the leases that are out.
+            face.change_available(limit.saturating_sub(moved.from.in_flight()), 0);
+        } else {
+            // It stays in the heap, but as the one used last among its equals; also among those that it will meet at the
+            // rank of its new load.
+            self.requeue(slot, rank, true);
+            face.change_available(1, 0);
+        }
+        self.tally(Count::Lent, node, moved.to);
+        Ok(Lent {
+            node: NonNull::from(node),
+            value: node.value_ptr(),
+            state: moved.to,
+            rank,
+            exclusive: limit == 1,
+        })
+    }
+
+    /// Changes the rank, or the place among equals, of an eligible node.
+    #[inline]
+    pub(super) fn requeue(&mut self, slot: u32, rank: u64, used: bool) {
+        let position = self.inner.slots.position(slot);
+        let tie = if used { self.tie() } else { self.inner.ready.get(slot, position).tie() };
+        let inner = &mut **self.inner;
+        let _ = inner.ready.replace(position, Entry::new(rank, tie, slot), &mut inner.slots);
+    }
+
+    /// Gives back one unit of capacity that was lent with `value`. O(log n).
+    ///
+    /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
+    /// The caller has then come through [`Shard::lock_with_cooling`].
+    #[inline]
+    pub fn give_back(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+    ) -> (Garbage<R>, Moved) {
+        self.write();
+        let before = self.details(node);
+        let cool = deadline.is_some() && !node.state.load().is_removed();
+        let moved =
+            node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
+        let mut garbage = Garbage::NONE;
+        if value != node.value_ptr() {
+            garbage.value = self.unclaim(node, value, |owned, claims| {
+                owned.superseded -= 1;
+                claims.leases -= 1;
+            });
+        }
+        let face = self.face();
+        let mut cooled = false;
+        if moved.from.standing() == Standing::AtCapacity && moved.to.is_eligible() {
+            // By far the most common return.
+            self.queue(Standing::Eligible, node.rank(), before.slot);
+            face.shift(Standing::AtCapacity, Standing::Eligible);
+            face.change_available(0, before.limit - moved.to.in_flight());
+        } else {
+            if let Some(deadline) = deadline
+                && cool
+            {
+                cooled = self.note_cooling(node, moved, deadline);
+            }
+            let owned = self.owned(node, |owned| *owned);
+            self.follow(node, moved, before.limit, owned);
+            garbage.node = self.release_if_spent(node, moved.to);
+        }
+        self.tally(Count::Returned, node, moved.to);
+        if cooled {
+            self.tally(Count::Cooled, node, moved.to);
+        }
+        if let Some(outcome) = outcome {
+            self.face().tally(outcome);
+        }
+        (garbage, moved)
+    }
+
+    /// Takes something off the claims on a superseded value; hands it out if that was the last claim.
+    pub(super) fn unclaim(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        f: impl FnOnce(&mut Owned, &mut crate::node::Claims),
+    ) -> Option<NonNull<Value<R>>> {
+        self.owned(node, |owned| {
+            // SAFETY: the home lock is held, and the caller's claim has kept the value alive until now (rule 6); the
+            // closures touch nothing but their arguments.
+            let claims = unsafe {
+                value.as_ref().with_claims(|claims| {
+                    f(owned, claims);
+                    *claims
+                })
+            };
+            (claims.leases == 0 && claims.pins == 0).then_some(value)
+        })
+    }
+
+    #[inline]
+    pub(super) fn release_if_spent(&mut self, node: &Node<R>, state: State) -> Option<NonNull<Node<R>>> {
+        if !state.is_spent() {
+            return None;
+        }
+        let owned = self.owned(node, |owned| *owned);
+        if owned.pins > 0 {
+            return None;
+        }
+        self.inner.slots.release(owned.slot);
+        self.face().add_standing(Standing::Removed, u32::MAX);
+        Some(NonNull::from(node))
+    }
+
+    /// Keeps the guard's value alive beyond its unit of capacity: its token is about to be given out.
+    pub fn pin(&mut self, node: &Node<R>, value: NonNull<Value<R>>) {
+        self.owned(node, |owned| {
+            owned.pins += 1;
+            // SAFETY: the home lock is held, and the caller's lease keeps the value alive (rule 6).
+            unsafe { value.as_ref().with_claims(|claims| claims.pins += 1) };
+        });
+    }
+
+    /// Undoes [`Locked::pin`].
+    pub fn unpin(&mut self, node: &Node<R>, value: NonNull<Value<R>>) -> Garbage<R> {
+        self.write();
+        let unclaimed = self.unclaim(node, value, |owned, claims| {
+            owned.pins -= 1;
+            claims.pins -= 1;
+        });
+        // The current value stays with its node.
+        let value = unclaimed.filter(|&value| value != node.value_ptr());
+        Garbage { node: self.release_if_spent(node, node.state.load()), value }
+    }
+
+    // Ranks and values.
+
+    /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed
+    /// it will do the same with a newer rank.
+    ///
+    /// The caller's claim or guard keeps the value, so no other one can have its address.
+    pub fn rerank(&mut self, node: &Node<R>, value: NonNull<Value<R>>, in_flight: u32, rank: u64) {
+        let now = node.state.load();
+        if now.is_removed()
+            || now.in_flight() != in_flight
+            || node.value_ptr() != value
+            || node.rank() == rank
+        {
+            return;
+        }
+        self.write();
+        node.set_rank(rank);
+        if now.is_eligible() {
+            let slot = self.owned(node, |owned| owned.slot);
+            self.requeue(slot, rank, false);
+        }
+    }
+
+    /// Replaces the value. With `expected`, only if that is still the current one.
+    ///
+    /// Gives the new value back in the error if the resource is gone, or the current value is another.
+    pub fn revalue(
+        &mut self,
+        node: &Node<R>,
+        value: Box<Value<R>>,
+        limit: u32,
+        rank: u64,
+        expected: Option<NonNull<Value<R>>>,
+    ) -> Result<Revalued<R>, (Box<Value<R>>, Refused)> {
+        if expected.is_some_and(|expected| expected != node.value_ptr()) && !planted("update_blind") {
+            return Err((value, Refused(node.state.load())));
+        }
+        self.write();
+        self.face().touch_content();
+        let moved = match node.state.revalue(limit) {
+            Ok(moved) => moved,
+            Err(refused) => return Err((value, refused)),
+        };
+        let old = node.swap_value(value);
+        let before = self.owned(node, |owned| std::mem::replace(&mut owned.limit, limit));
+        let claimed = self.owned(node, |owned| {
+            let leases = moved.from.in_flight() - owned.superseded;
+            owned.superseded += leases;
+            // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
+            let claims = unsafe {
+                old.as_ref().with_claims(|claims| {
+                    claims.leases = leases;
+                    *claims
+                })
+            };
+            claims.leases > 0 || claims.pins > 0
+        });
+        node.set_rank(rank);
+        let owned = self.owned(node, |owned| *owned);
+        if moved.from.is_eligible() && moved.to.is_eligible() {
+            self.requeue(owned.slot, rank, false);
+        }
+        self.follow(node, moved, before, owned);
+        self.tally(Count::Updated, node, moved.to);
+        Ok(Revalued { moved, garbage: Garbage { node: None, value: (!claimed).then_some(old) } })
+    }
+}

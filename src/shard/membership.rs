@@ -1,0 +1,159 @@
+//! Joining and leaving the fleet; holds; looking.
+
+use std::ptr::NonNull;
+
+use super::{Count, Garbage, Locked};
+use crate::{
+    node::{Hold, Moved, Node, Owned, Refused, Standing},
+    resource::Resource,
+};
+
+impl<'s, R: Resource> Locked<'s, R> {
+    /// Makes a staged node, which has a slot, visible and eligible in one transition.
+    ///
+    /// Refused if it is not staged.
+    pub fn admit(&mut self, node: &Node<R>) -> Result<Moved, Refused> {
+        self.write();
+        if !node.state.load().is_staged() {
+            return Err(Refused(node.state.load()));
+        }
+        let owned = self.owned(node, |owned| *owned);
+        debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is linked");
+        self.face().touch_content();
+        let moved = node.state.admit()?;
+        // A staged node is not counted before it is visible.
+        self.face().add_standing(Standing::Staged, 1);
+        self.follow(node, moved, owned.limit, owned);
+        self.tally(Count::Inserted, node, moved.to);
+        Ok(moved)
+    }
+
+    /// Gives `node` a slot. The caller has made room.
+    pub fn seat(&mut self, node: &Node<R>) -> u32 {
+        let slot = self.inner.slots.take(NonNull::from(node));
+        self.face().set_slots(self.inner.slots.used());
+        self.owned(node, |owned| owned.slot = slot);
+        slot
+    }
+
+    /// Undoes the insertion of a staged node: marks it and takes its slot back.
+    pub fn abort(&mut self, node: &Node<R>) {
+        self.write();
+        if node.state.abort().is_ok() {
+            let slot = self.owned(node, |owned| owned.slot);
+            self.inner.slots.release(slot);
+        }
+    }
+
+    /// Takes `node` out of the fleet. Exactly one caller succeeds, and must then forget the key and call
+    /// [`Locked::unlink`].
+    pub fn remove(&mut self, node: &Node<R>, count: Count) -> Result<Moved, Refused> {
+        self.write();
+        let moved = node.state.remove()?;
+        let owned = self.owned(node, |owned| *owned);
+        self.follow(node, moved, owned.limit, owned);
+        if moved.from.is_held(Hold::Cooling) {
+            self.inner.cooled -= 1;
+        }
+        self.tally(count, node, moved.to);
+        Ok(moved)
+    }
+
+    /// The lookup has forgotten the key.
+    pub fn unlink(&mut self, node: &Node<R>) -> Garbage<R> {
+        self.write();
+        let Ok(moved) = node.state.unlink() else { return Garbage::NONE };
+        Garbage { node: self.release_if_spent(node, moved.to), value: None }
+    }
+
+    // Holds.
+
+    /// Adds a hold other than cooling. `from == to` if it was there already.
+    pub fn hold(&mut self, node: &Node<R>, hold: Hold, count: Count) -> Result<Moved, Refused> {
+        debug_assert_ne!(hold, Hold::Cooling, "cooling has a deadline");
+        self.write();
+        let moved = node.state.hold(hold)?;
+        self.after_hold(node, moved, count);
+        Ok(moved)
+    }
+
+    /// Lets `node` cool until `deadline`, or until its present deadline if that is later.
+    ///
+    /// The caller has come through [`Shard::lock_with_cooling`]. Answers whether anything changed.
+    pub fn cool(&mut self, node: &Node<R>, deadline: u64) -> Result<bool, Refused> {
+        self.write();
+        let moved = node.state.hold(Hold::Cooling)?;
+        let changed = self.note_cooling(node, moved, deadline);
+        if changed {
+            let owned = self.owned(node, |owned| *owned);
+            self.follow(node, moved, owned.limit, owned);
+            self.tally(Count::Cooled, node, moved.to);
+        }
+        Ok(changed)
+    }
+
+    /// Keeps the later of two deadlines, and count of who cools.
+    pub(super) fn note_cooling(&mut self, node: &Node<R>, moved: Moved, deadline: u64) -> bool {
+        let was_cooling = moved.from.is_held(Hold::Cooling);
+        if !was_cooling {
+            self.inner.cooled += 1;
+        }
+        let old = node.deadline();
+        let later = if was_cooling { deadline.max(old) } else { deadline };
+        node.set_deadline(later);
+        !was_cooling || later != old
+    }
+
+    /// Clears a hold. `from == to` if it was not there.
+    pub fn clear(&mut self, node: &Node<R>, hold: Hold, count: Count) -> Result<Moved, Refused> {
+        self.write();
+        let moved = node.state.clear(hold)?;
+        if hold == Hold::Cooling && moved.from.is_held(Hold::Cooling) {
+            self.inner.cooled -= 1;
+        }
+        self.after_hold(node, moved, count);
+        Ok(moved)
+    }
+
+    pub(super) fn after_hold(&mut self, node: &Node<R>, moved: Moved, count: Count) {
+        if moved.from != moved.to {
+            let owned = self.owned(node, |owned| *owned);
+            self.follow(node, moved, owned.limit, owned);
+            self.tally(count, node, moved.to);
+        }
+    }
+
+    /// Warms up to `budget` resources whose deadline has come. Answers how many; less than `budget` means that no
+    /// further one is due.
+    pub fn thaw(&mut self, now: u64, budget: usize) -> usize {
+        let mut thawed = 0;
+        while thawed < budget
+            && let Some(entry) = self.inner.cooling.peek_min()
+            && entry.rank() <= now
+        {
+            let node = self.node_in(entry.slot());
+            let cleared = self.clear(node, Hold::Cooling, Count::Warmed);
+            debug_assert!(cleared.is_ok(), "a cooling node is a member");
+            thawed += 1;
+        }
+        thawed
+    }
+
+    // Looking.
+
+    /// The limit and what else the words do not tell.
+    pub fn details(&mut self, node: &Node<R>) -> Owned {
+        self.owned(node, |owned| *owned)
+    }
+
+    /// Up to eight of the best nodes, best first, with their ranks.
+    pub fn best_nodes(&self) -> impl Iterator<Item = &'s Node<R>> + use<'_, 's, R> {
+        let best = self.inner.ready.best();
+        (0..best.len()).map(move |i| self.node_in(best[i].slot()))
+    }
+
+    /// The worst eligible node.
+    pub fn worst(&self) -> Option<&'s Node<R>> {
+        self.inner.ready.peek_max().map(|entry| self.node_in(entry.slot()))
+    }
+}
