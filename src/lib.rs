@@ -83,7 +83,7 @@
 //!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
 //! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
 //! * A shard holds at most 16,777,215 resources, a resource at most [`Capacity::MAX`] leases, also if unlimited.
-//! * Deadlines are found by whoever acquires next, up to eight a shard at a time: after many have passed together, it takes a
+//! * Deadlines are found by whoever acquires next, up to sixteen a shard at a time: after many have passed together, it takes a
 //!   while until the best of them is lent.
 //! * Removed and replaced values are freed through the process's `crossbeam-epoch` collector: later, on any thread that uses
 //!   it, and not while any [`Peek`] in the process lives. Their `Drop` runs there; if it panics, the panic stops there.

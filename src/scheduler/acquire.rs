@@ -26,7 +26,7 @@ use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 
 use super::{
     Scheduler,
-    core::{ABSORB_AT_ONCE, Core, THAW_AT_ONCE, open},
+    core::{ABSORB_AT_ONCE, Core, open},
     error::{AcquireError, AcquireKeyError, NoneEligible},
     lease::{Lease, OwnedLease},
 };
@@ -245,40 +245,27 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             core.find(hash, key, &guard).ok_or_else(|| AcquireKeyError::NotFound { key: key.to_owned() })?;
         core.settle(node);
         let shard = core.home(node);
-        let mut now = None;
-        loop {
-            let mut locked = core.lock(shard);
-            let state = match locked.lend(node) {
-                Ok(lent) => {
-                    drop(locked);
-                    return Ok(Lease::new(core, lent));
-                }
-                Err(state) => state,
-            };
-            let deadline = node.deadline();
-            drop(locked);
-            if state.is_removed() {
-                return Err(AcquireKeyError::NotFound { key: key.to_owned() });
-            }
-            let standing = state.standing();
-            let cooling = standing == Standing::Cooling;
-            if cooling && now.is_none_or(|now| deadline <= now) {
-                // Only a deadline stands in the way: it may have come since the hint was looked at.
-                let moment = core.now();
-                now = Some(moment);
-                if deadline <= moment {
-                    // The hint stays as low as it is, which is safe.
-                    let _ = core.lock(shard).thaw(moment, THAW_AT_ONCE);
-                    continue;
-                }
-            }
-            return Err(AcquireKeyError::NotEligible {
-                key: key.to_owned(),
-                standing,
-                in_flight: state.in_flight(),
-                earliest: cooling.then(|| Timestamp::from_nanos(deadline)),
-            });
+        let mut result = core.lock(shard).lend(node);
+        if result.as_ref().is_err_and(|state| state.standing() == Standing::Cooling) {
+            // Only a deadline stands in the way: it may have come.
+            let now = core.now();
+            result = core.lock(shard).lend_if_due(node, now);
         }
+        let state = match result {
+            Ok(lent) => return Ok(Lease::new(core, lent)),
+            Err(state) => state,
+        };
+        if state.is_removed() {
+            return Err(AcquireKeyError::NotFound { key: key.to_owned() });
+        }
+        let standing = state.standing();
+        let earliest = (standing == Standing::Cooling).then(|| Timestamp::from_nanos(node.deadline()));
+        Err(AcquireKeyError::NotEligible {
+            key: key.to_owned(),
+            standing,
+            in_flight: state.in_flight(),
+            earliest,
+        })
     }
 
     /// As [`acquire_key`](Scheduler::acquire_key), for a lease that may outlive the scheduler.

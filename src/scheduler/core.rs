@@ -434,7 +434,7 @@ impl<R: Resource> Core<R> {
 }
 
 /// Resources warmed up in one critical section.
-pub const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Members of a batch admitted in one critical section.
 /// Not less than what a filter is offered at a time: then none of those left behind is better than the ones offered. (In a
 /// model it is less, and no model asks for the best there.)

@@ -329,7 +329,8 @@ pub struct NoneEligible {
     /// The earliest moment at which a resource will be eligible by itself, on the scheduler's clock. `None` if that takes
     /// a return, or somebody to clear a hold.
     pub earliest: Option<Timestamp>,
-    /// The same as a span of time from now: what an HTTP server puts into `Retry-After`.
+    /// The same as a span of time from now: what an HTTP server puts into `Retry-After`. A return may make a resource eligible
+    /// earlier.
     pub retry_after: Option<Duration>,
 }
 

@@ -94,28 +94,32 @@ impl<R: Resource> Core<R> {
                     other => none.reasons.count(other),
                 }
                 if accepts && standing != Standing::Eligible {
-                    accepted.push((node, state));
+                    accepted.push((Candidate { rank: node.rank(), node, value }, state));
                 }
             }
             if let Some(best) = best {
                 self.settle(best.node);
-                match self.lend_candidate(&best) {
+                match self.lend_candidate(&best, None) {
                     Some(lent) => return Ok(lent),
                     None => continue,
                 }
             }
             // W3.
-            let unchanged = accepted.iter().all(|(node, state)| node.state.load() == *state);
+            let unchanged = accepted.iter().all(|(candidate, state)| candidate.node.state.load() == *state);
             if !unchanged || self.content() != before {
                 continue;
             }
             // Only a resource that is acceptable is worth waiting for.
             let cooling = accepted.iter().filter(|(_, state)| state.standing() == Standing::Cooling);
-            if let Some(earliest) = cooling.map(|(node, _)| node.deadline()).min() {
+            if let Some(earliest) = cooling.clone().map(|(candidate, _)| candidate.node.deadline()).min() {
                 let now = self.now();
-                if earliest <= now {
-                    self.thaw(now, true);
-                    continue;
+                let due = cooling.filter(|(candidate, _)| candidate.node.deadline() <= now);
+                if let Some((best, _)) = due.min_by_key(|(candidate, _)| candidate.rank) {
+                    // That one, now; the others of which the cooling is over have time.
+                    match self.lend_candidate(best, Some(now)) {
+                        Some(lent) => return Ok(lent),
+                        None => continue,
+                    }
                 }
                 none.until(earliest, now);
             }
@@ -151,14 +155,18 @@ impl<R: Resource> Core<R> {
         (sum, self.roster.batch())
     }
 
-    /// Lends what the filter has accepted, if it is eligible and its value is still the one that was accepted.
-    fn lend_candidate(&self, candidate: &Candidate<'_, R>) -> Option<Lent<R>> {
+    /// Lends what the filter has accepted, if it is eligible and its value is still the one that was accepted. With the
+    /// present moment also if only its cooling stands in the way, and is over.
+    fn lend_candidate(&self, candidate: &Candidate<'_, R>, now: Option<u64>) -> Option<Lent<R>> {
         let mut locked = self.lock(self.home(candidate.node));
         // The guard keeps the accepted value, so no other one can have its address.
         if !std::ptr::eq(candidate.node.value_ptr().as_ptr(), candidate.value) {
             return None;
         }
-        locked.lend(candidate.node).ok()
+        match now {
+            Some(now) => locked.lend_if_due(candidate.node, now).ok(),
+            None => locked.lend(candidate.node).ok(),
+        }
     }
 
     /// W1: the best accepted of the best few of each shard; nothing if a shard that was not looked through may have a
@@ -202,7 +210,7 @@ impl<R: Resource> Core<R> {
         if unseen.is_some_and(|unseen| unseen < best.rank) {
             return None;
         }
-        self.lend_candidate(&best)
+        self.lend_candidate(&best, None)
     }
 }
 

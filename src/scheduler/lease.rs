@@ -103,6 +103,7 @@ impl<'s, R: Resource> Lease<'s, R> {
 
     /// Turns the guard into a token. From now on only [`Scheduler::release`](crate::Scheduler::release) or
     /// [`Scheduler::finish`](crate::Scheduler::finish) returns the unit; a token that is lost keeps it for ever.
+    #[must_use = "a token that is lost keeps its unit of capacity for ever"]
     pub fn into_token(self) -> Token {
         let core = self.core;
         mint(core, self.into_held())
@@ -157,6 +158,7 @@ impl<R: Resource> OwnedLease<R> {
     }
 
     /// As [`Lease::into_token`].
+    #[must_use = "a token that is lost keeps its unit of capacity for ever"]
     pub fn into_token(self) -> Token {
         let (core, held) = self.into_parts();
         mint(&core, held)

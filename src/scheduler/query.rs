@@ -241,7 +241,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         keys.into_iter()
     }
 
-    /// The state of every resource, each exact at its own moment. In no order.
+    /// The state of every resource, each exact at its own moment. In no order. One whose cooling is over stands
+    /// [`Cooling`](Standing::Cooling) until an acquisition has warmed it up; compare `cooling_until` with
+    /// [`now`](Scheduler::now).
     ///
     /// Blocking on one shard's lock at a time, once per resource: for people and dashboards, not for hot paths.
     pub fn snapshot(&self) -> Vec<ResourceState<R::Key>> {

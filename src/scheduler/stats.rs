@@ -20,7 +20,8 @@ pub struct Stats {
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
     pub members: u64,
-    /// Resources that can be lent now.
+    /// Resources that can be lent now, less those whose cooling is over but that nobody has warmed up yet: an acquisition
+    /// does that, a few at a time.
     pub eligible: u64,
     /// Those that cannot, each under the reason that matters most.
     pub reasons: Reasons,

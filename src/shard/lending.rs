@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use super::{Count, Locked};
 use crate::{
     heap::Entry,
-    node::{Moved, Node, Owned, Refused, Standing, State, Value},
+    node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
     sync::planted,
 };
@@ -62,6 +62,15 @@ impl<R: Resource> Locked<'_, R> {
 
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
+        self.take(node, false)
+    }
+
+    /// As [`Locked::lend`]; a node whose cooling is over at `now` is warmed up first, out of its turn.
+    pub fn lend_if_due(&mut self, node: &Node<R>, now: u64) -> Result<Lent<R>, State> {
+        let state = node.state.load();
+        if state.standing() == Standing::Cooling && node.deadline() <= now {
+            let _ = self.clear(node, Hold::Cooling, Count::Warmed);
+        }
         self.take(node, false)
     }
 

@@ -251,3 +251,28 @@ fn a_hold_in_between_does_not_leave_the_rank_of_another_load() {
     drop(lease);
     assert_eq!(fleet.snapshot()[0].rank, 0);
 }
+
+#[test]
+fn a_filter_is_asked_a_bounded_number_of_times_when_many_have_come_due() {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = Scheduler::<Plain>::builder().shards(1).clock(Arc::clone(&clock)).build().unwrap();
+    let members = 2_000;
+    fleet.insert_batch((0..members).map(|key| Entry::new(key, u64::from(key), "")).collect()).unwrap();
+    for key in 0..members {
+        fleet.cool(&key, Duration::from_secs(1)).unwrap();
+    }
+    clock.advance(Duration::from_secs(1));
+    let mut asked = 0;
+    let lease = fleet
+        .acquire_where(|entry| {
+            asked += 1;
+            entry.key == members - 1
+        })
+        .unwrap();
+    assert_eq!(*lease.key(), members - 1);
+    assert!(asked <= 2 * members, "asked {asked} times about {members} resources");
+    drop(lease);
+    assert!(fleet.acquire_key(&(members - 2)).is_ok());
+    let cooling = fleet.stats().reasons.cooling;
+    assert!(cooling > u64::from(members) - 100, "whose turn it is not stays cold: {cooling}");
+}
