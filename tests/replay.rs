@@ -221,7 +221,7 @@ fn options_change_the_run() {
 #[test]
 fn burstgpt_is_read() {
     let files = Files::new();
-    let rows = "5,ChatGPT,472,18,490,Conversation log\n45.5,\"GPT, 4\",1087,0,1087,API log\n118,GPT-4,417,276,693,API log\n";
+    let rows = "5,ChatGPT,472,18,490,Conversation log\n45.5,\"GPT 4\",\"1087\",0,1087,API log\n118,GPT-4,417,276,693,API log\n";
     let trace = files.write("burst.csv", BURSTGPT.to_owned() + rows);
     let report = json(&["replay", "--strategy", "mutex", "--trace", &trace]);
     assert_sound(&report);
@@ -286,6 +286,18 @@ fn bad_traces_are_refused_in_one_line() {
         ),
         ("short row", format!("{AZURE}{row}2023-11-16 18:15:47\n"), ":3:20: ", "expected 3 fields, found 1"),
         ("long row", format!("{AZURE}2023-11-16 18:15:47,1,2,3\n"), ":2:25: ", "expected 3 fields, found 4"),
+        (
+            "unclosed quote",
+            format!("{AZURE}{row}2023-11-16 18:15:47,\"37,4\n{row}"),
+            ":3:21: ",
+            "expected a closing quote",
+        ),
+        (
+            "comma between quotes",
+            format!("{BURSTGPT}1,\"m, m\",1,2,3,x\n"),
+            ":2:3: ",
+            "expected a closing quote",
+        ),
         ("endless line", "x".repeat(100_000), ":1:1: ", "expected lines of at most"),
         ("not text", "\u{0}\u{1}\n".into(), ":1:1: ", "expected a header"),
     ];
@@ -314,6 +326,21 @@ fn bad_rows_are_skipped_on_request() {
     let useless = files.write("useless.csv", format!("{AZURE}a,b,c\n"));
     let line = refuse(&["replay", "--strategy", "mutex", "--skip-bad-rows", "--trace", &useless]);
     assert!(line.contains(":3:1: expected at least one usable row"), "{line}");
+}
+
+/// A quote that is never closed must not swallow the rows behind it.
+#[test]
+fn unclosed_quotes_cost_their_own_row() {
+    let files = Files::new();
+    let mut lines: Vec<String> = azure(5_000, 100).lines().map(str::to_owned).collect();
+    lines[7].insert(0, '"');
+    lines[11].push('"');
+    let path = files.write("trace.csv", lines.join("\n"));
+    let report = json(&["replay", "--strategy", "mutex", "--skip-bad-rows", "--trace", &path]);
+    assert_sound(&report);
+    assert_eq!((&report["trace"]["requests"], &report["trace"]["skipped_rows"]), (&4_998.into(), &2.into()));
+    let line = refuse(&["replay", "--strategy", "mutex", "--trace", &path]);
+    assert!(line.starts_with(&format!("leasehold: {path}:8:1: expected a closing quote")), "{line}");
 }
 
 #[test]
