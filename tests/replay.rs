@@ -390,6 +390,7 @@ fn unusable_paths_are_refused_in_one_line() {
     for path in [files.path("no/such/report"), directory] {
         let line = refuse(&["replay", "--strategy", "mutex", "--out", &path]);
         assert!(line.starts_with(&format!("leasehold: {path}: cannot be written: ")), "{line}");
+        assert!(!line.contains(".leasehold-"), "the name of a temporary file: {line}");
     }
 }
 
@@ -419,6 +420,38 @@ fn out_is_replaced_whole() {
     assert_eq!(succeed(&[&arguments[..], &["--out", &out]].concat()), "");
     assert_eq!(fs::read_to_string(&out).unwrap(), printed);
     assert_eq!(fs::read_dir(files.0.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn out_is_never_an_input() {
+    let files = Files::new();
+    let (trace, fleet) =
+        (files.write("trace.csv", azure(50, 100)), files.write("fleet.toml", succeed(&["fleet"])));
+    for (option, path) in [("--trace", &trace), ("--fleet", &fleet)] {
+        let before = fs::read(path).unwrap();
+        let line = refuse(&["replay", "--strategy", "mutex", option, path, "--out", path]);
+        assert_eq!(
+            line,
+            format!("leasehold: --out: expected another file than that of {option}, found {path}")
+        );
+        assert_eq!(fs::read(path).unwrap(), before);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn out_may_be_a_pipe() {
+    let arguments = ["replay", "--strategy", "mutex", "--limit", "100"];
+    let printed = succeed(&arguments);
+    // Standard output of a test run is a pipe; its link in /proc names no path.
+    assert_eq!(succeed(&[&arguments[..], &["--out", "/dev/stdout"]].concat()), printed);
+
+    let files = Files::new();
+    let fifo = files.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let child = tool(&[&arguments[..], &["--out", &fifo]].concat()).spawn().unwrap();
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), printed);
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[cfg(unix)]

@@ -13,7 +13,7 @@ use crate::{
     cli,
     error::{Error, Result},
     fleet::Fleet,
-    output::Output,
+    output::{self, Output},
     progress::Progress,
     report::{FleetSummary, Report, SCHEMA, Settings, Subject, Trace as TraceSummary},
     simulate::Rules,
@@ -22,6 +22,10 @@ use crate::{
 };
 
 pub fn replay(options: &cli::Replay) -> Result<()> {
+    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let trace = options.trace.as_deref().filter(|path| path.as_os_str() != "-");
+    output::keep_apart(out, "--trace", trace)?;
+    output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
     let fleet = open_fleet(options.fleet.as_deref())?;
     let subjects = options
         .choices()
@@ -29,7 +33,7 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
         .map(|choice| subjects::build(choice, &fleet, options.shards, options.seed))
         .collect::<Result<Vec<_>>>()?;
     let Source { name, trace, size } = open_trace(options)?;
-    let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
+    let output = Output::open(out)?;
 
     let rules =
         Rules { seed: options.seed, max_retries: options.max_retries, max_queue: options.max_queue as usize };
