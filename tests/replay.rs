@@ -284,6 +284,12 @@ fn bad_traces_are_refused_in_one_line() {
             ":4:1: ",
             "not before",
         ),
+        (
+            "too late",
+            format!("{BURSTGPT}0,m,1,2,3,x\n4611686018,m,1,2,3,x\n4611686019,m,1,2,3,x\n"),
+            ":4:1: ",
+            "at most 2^62 ns (146 years) of virtual time",
+        ),
         ("short row", format!("{AZURE}{row}2023-11-16 18:15:47\n"), ":3:20: ", "expected 3 fields, found 1"),
         ("long row", format!("{AZURE}2023-11-16 18:15:47,1,2,3\n"), ":2:25: ", "expected 3 fields, found 4"),
         (
@@ -326,6 +332,40 @@ fn bad_rows_are_skipped_on_request() {
     let useless = files.write("useless.csv", format!("{AZURE}a,b,c\n"));
     let line = refuse(&["replay", "--strategy", "mutex", "--skip-bad-rows", "--trace", &useless]);
     assert!(line.contains(":3:1: expected at least one usable row"), "{line}");
+}
+
+#[test]
+fn speed_makes_rows_late() {
+    let files = Files::new();
+    let text = format!("{BURSTGPT}0,m,1,2,3,x\n4611,m,1,2,3,x\n4612,m,1,2,3,x\n4613,m,1,2,3,x\n");
+    let path = files.write("trace.csv", text);
+    let arguments = ["replay", "--strategy", "mutex", "--trace", &path];
+    assert_eq!(json(&arguments)["trace"]["requests"], 4);
+    let slowly = [&arguments[..], &["--speed", "0.000001"]].concat();
+    let line = refuse(&slowly);
+    assert!(line.starts_with(&format!("leasehold: {path}:4:1: ")) && line.contains("--speed"), "{line}");
+    let report = json(&[&slowly[..], &["--skip-bad-rows"]].concat());
+    assert_eq!((&report["trace"]["requests"], &report["trace"]["skipped_rows"]), (&2.into(), &2.into()));
+}
+
+/// Thirty years each, one after the other, refused in between: more than a `u64` of nanoseconds holds.
+#[test]
+fn virtual_time_has_an_end() {
+    let files = Files::new();
+    let resource = "max_in_flight = 1\ntokens_per_second = 0.1\ntime_to_first_token = 1000000000\n";
+    let fleet = format!(
+        "[[resource]]\nkey = \"a\"\n{resource}[[resource]]\nkey = \"b\"\n{resource}failure_rate = 0.5\ntokens_per_minute = 1\n"
+    );
+    let fleet = files.write("fleet.toml", fleet);
+    let rows: String = (0..40).map(|second| format!("{second},m,9,100000000,3,x\n")).collect();
+    let trace = files.write("trace.csv", format!("{BURSTGPT}{rows}"));
+    let mut arguments = everyone();
+    arguments.extend(["--trace", &trace, "--fleet", &fleet]);
+    let report = json(&arguments);
+    assert_sound(&report);
+    for subject in report["subjects"].as_array().unwrap() {
+        assert_eq!(subject["duration_ns"].as_u64(), Some(1 << 63), "{subject}");
+    }
 }
 
 /// A quote that is never closed must not swallow the rows behind it.

@@ -109,6 +109,6 @@ fn open_trace(options: &cli::Replay) -> Result<Source> {
         let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
         (name, Box::new(BufReader::with_capacity(1 << 16, file)), size)
     };
-    let trace = Trace::Rows(Box::new(Reader::new(&name, input, options.skip_bad_rows)?));
+    let trace = Trace::Rows(Box::new(Reader::new(&name, input, options.speed, options.skip_bad_rows)?));
     Ok(Source { name, trace, size })
 }

@@ -6,6 +6,7 @@ use csv::ByteRecord;
 
 use super::{
     Row,
+    arrivals::virtual_time,
     format::{Columns, Format, recognise},
     lines::Lines,
 };
@@ -21,6 +22,10 @@ pub struct Reader {
     format: &'static Format,
     columns: Columns,
     width: usize,
+    /// Trace seconds per simulated second.
+    speed: f64,
+    /// The moment of the first row that was used.
+    first: Option<i128>,
     previous: Option<i128>,
     skip_bad_rows: bool,
     skipped: u64,
@@ -33,8 +38,8 @@ struct BadRow {
 }
 
 impl Reader {
-    /// Reads the header. `name` is what errors call the source.
-    pub fn new(name: &str, input: Box<dyn BufRead>, skip_bad_rows: bool) -> Result<Self> {
+    /// Reads the header. `name` is what errors call the source; at `speed` no row may arrive too late.
+    pub fn new(name: &str, input: Box<dyn BufRead>, speed: f64, skip_bad_rows: bool) -> Result<Self> {
         // Without quoting no record spans lines: an unclosed quote costs its own row, and the longest line bounds a record.
         let mut csv = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -60,6 +65,8 @@ impl Reader {
             format,
             columns,
             width,
+            speed,
+            first: None,
             previous: None,
             skip_bad_rows,
             skipped: 0,
@@ -70,6 +77,7 @@ impl Reader {
         while read(&self.name, &mut self.csv, &mut self.record)? {
             match self.parse() {
                 Ok(row) => {
+                    self.first.get_or_insert(row.at);
                     self.previous = Some(row.at);
                     return Ok(Some(row));
                 }
@@ -109,6 +117,13 @@ impl Reader {
             .ok_or_else(|| bad(moment, moment_name, self.format.expected))?;
         if self.previous.is_some_and(|previous| at < previous) {
             return Err(bad(moment, moment_name, "a time not before that of the row above"));
+        }
+        if self.first.is_some_and(|first| virtual_time(at - first, self.speed).is_none()) {
+            let speed = self.speed;
+            let expected = format!(
+                "a time at most 2^62 ns (146 years) of virtual time after the first row's, at --speed {speed}"
+            );
+            return Err(bad(moment, moment_name, &expected));
         }
         Ok(Row {
             at,
@@ -168,7 +183,7 @@ mod tests {
     use super::*;
 
     fn rows(text: &'static str, skip: bool) -> Result<(Vec<Row>, u64)> {
-        let mut reader = Reader::new("t.csv", Box::new(text.as_bytes()), skip)?;
+        let mut reader = Reader::new("t.csv", Box::new(text.as_bytes()), 1.0, skip)?;
         let mut rows = Vec::new();
         while let Some(row) = reader.next_row()? {
             rows.push(row);
