@@ -265,6 +265,18 @@ fn bad_traces_are_refused_in_one_line() {
             "\"Response tokens\"",
         ),
         (
+            "column twice",
+            "TIMESTAMP,ContextTokens,GeneratedTokens,TIMESTAMP\n".into(),
+            ":1:41: ",
+            "expected one column \"TIMESTAMP\"",
+        ),
+        (
+            "both formats",
+            format!("{}{BURSTGPT}", AZURE.replace('\n', ",")),
+            ":1:41: ",
+            "expected the columns of one format",
+        ),
+        (
             "bad number",
             format!("{AZURE}{row}2023-11-16 18:15:47.0,37x,4\n"),
             ":3:23: ",

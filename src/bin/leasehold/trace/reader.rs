@@ -52,7 +52,7 @@ impl Reader {
         }
         let header: Vec<&str> = record.iter().map(text).collect();
         let (format, columns) = check_quotes(&record)
-            .and_then(|()| recognise(&header).map_err(|message| BadRow { field: 0, message }))
+            .and_then(|()| recognise(&header).map_err(|(field, message)| BadRow { field, message }))
             .map_err(|BadRow { field, message }| {
                 let lines = csv.get_ref();
                 Error::content(name, lines.number(), lines.column(field), message)
