@@ -221,7 +221,7 @@ fn options_change_the_run() {
 #[test]
 fn burstgpt_is_read() {
     let files = Files::new();
-    let rows = "5,ChatGPT,472,18,490,Conversation log\n45.5,\"GPT, 4\",1087,0,1087,API log\n118,GPT-4,417,276,693,API log\n";
+    let rows = "5,ChatGPT,472,18,490,Conversation log\n45.5,\"GPT 4\",\"1087\",0,1087,API log\n118,GPT-4,417,276,693,API log\n";
     let trace = files.write("burst.csv", BURSTGPT.to_owned() + rows);
     let report = json(&["replay", "--strategy", "mutex", "--trace", &trace]);
     assert_sound(&report);
@@ -265,6 +265,18 @@ fn bad_traces_are_refused_in_one_line() {
             "\"Response tokens\"",
         ),
         (
+            "column twice",
+            "TIMESTAMP,ContextTokens,GeneratedTokens,TIMESTAMP\n".into(),
+            ":1:41: ",
+            "expected one column \"TIMESTAMP\"",
+        ),
+        (
+            "both formats",
+            format!("{}{BURSTGPT}", AZURE.replace('\n', ",")),
+            ":1:41: ",
+            "expected the columns of one format",
+        ),
+        (
             "bad number",
             format!("{AZURE}{row}2023-11-16 18:15:47.0,37x,4\n"),
             ":3:23: ",
@@ -284,8 +296,26 @@ fn bad_traces_are_refused_in_one_line() {
             ":4:1: ",
             "not before",
         ),
+        (
+            "too late",
+            format!("{BURSTGPT}0,m,1,2,3,x\n4611686018,m,1,2,3,x\n4611686019,m,1,2,3,x\n"),
+            ":4:1: ",
+            "at most 2^62 ns (146 years) of virtual time",
+        ),
         ("short row", format!("{AZURE}{row}2023-11-16 18:15:47\n"), ":3:20: ", "expected 3 fields, found 1"),
         ("long row", format!("{AZURE}2023-11-16 18:15:47,1,2,3\n"), ":2:25: ", "expected 3 fields, found 4"),
+        (
+            "unclosed quote",
+            format!("{AZURE}{row}2023-11-16 18:15:47,\"37,4\n{row}"),
+            ":3:21: ",
+            "expected a closing quote",
+        ),
+        (
+            "comma between quotes",
+            format!("{BURSTGPT}1,\"m, m\",1,2,3,x\n"),
+            ":2:3: ",
+            "expected a closing quote",
+        ),
         ("endless line", "x".repeat(100_000), ":1:1: ", "expected lines of at most"),
         ("not text", "\u{0}\u{1}\n".into(), ":1:1: ", "expected a header"),
     ];
@@ -314,6 +344,55 @@ fn bad_rows_are_skipped_on_request() {
     let useless = files.write("useless.csv", format!("{AZURE}a,b,c\n"));
     let line = refuse(&["replay", "--strategy", "mutex", "--skip-bad-rows", "--trace", &useless]);
     assert!(line.contains(":3:1: expected at least one usable row"), "{line}");
+}
+
+#[test]
+fn speed_makes_rows_late() {
+    let files = Files::new();
+    let text = format!("{BURSTGPT}0,m,1,2,3,x\n4611,m,1,2,3,x\n4612,m,1,2,3,x\n4613,m,1,2,3,x\n");
+    let path = files.write("trace.csv", text);
+    let arguments = ["replay", "--strategy", "mutex", "--trace", &path];
+    assert_eq!(json(&arguments)["trace"]["requests"], 4);
+    let slowly = [&arguments[..], &["--speed", "0.000001"]].concat();
+    let line = refuse(&slowly);
+    assert!(line.starts_with(&format!("leasehold: {path}:4:1: ")) && line.contains("--speed"), "{line}");
+    let report = json(&[&slowly[..], &["--skip-bad-rows"]].concat());
+    assert_eq!((&report["trace"]["requests"], &report["trace"]["skipped_rows"]), (&2.into(), &2.into()));
+}
+
+/// Thirty years each, one after the other, refused in between: more than a `u64` of nanoseconds holds.
+#[test]
+fn virtual_time_has_an_end() {
+    let files = Files::new();
+    let resource = "max_in_flight = 1\ntokens_per_second = 0.1\ntime_to_first_token = 1000000000\n";
+    let fleet = format!(
+        "[[resource]]\nkey = \"a\"\n{resource}[[resource]]\nkey = \"b\"\n{resource}failure_rate = 0.5\ntokens_per_minute = 1\n"
+    );
+    let fleet = files.write("fleet.toml", fleet);
+    let rows: String = (0..40).map(|second| format!("{second},m,9,100000000,3,x\n")).collect();
+    let trace = files.write("trace.csv", format!("{BURSTGPT}{rows}"));
+    let mut arguments = everyone();
+    arguments.extend(["--trace", &trace, "--fleet", &fleet]);
+    let report = json(&arguments);
+    assert_sound(&report);
+    for subject in report["subjects"].as_array().unwrap() {
+        assert_eq!(subject["duration_ns"].as_u64(), Some(1 << 63), "{subject}");
+    }
+}
+
+/// A quote that is never closed must not swallow the rows behind it.
+#[test]
+fn unclosed_quotes_cost_their_own_row() {
+    let files = Files::new();
+    let mut lines: Vec<String> = azure(5_000, 100).lines().map(str::to_owned).collect();
+    lines[7].insert(0, '"');
+    lines[11].push('"');
+    let path = files.write("trace.csv", lines.join("\n"));
+    let report = json(&["replay", "--strategy", "mutex", "--skip-bad-rows", "--trace", &path]);
+    assert_sound(&report);
+    assert_eq!((&report["trace"]["requests"], &report["trace"]["skipped_rows"]), (&4_998.into(), &2.into()));
+    let line = refuse(&["replay", "--strategy", "mutex", "--trace", &path]);
+    assert!(line.starts_with(&format!("leasehold: {path}:8:1: expected a closing quote")), "{line}");
 }
 
 #[test]
@@ -363,6 +442,7 @@ fn unusable_paths_are_refused_in_one_line() {
     for path in [files.path("no/such/report"), directory] {
         let line = refuse(&["replay", "--strategy", "mutex", "--out", &path]);
         assert!(line.starts_with(&format!("leasehold: {path}: cannot be written: ")), "{line}");
+        assert!(!line.contains(".leasehold-"), "the name of a temporary file: {line}");
     }
 }
 
@@ -392,6 +472,38 @@ fn out_is_replaced_whole() {
     assert_eq!(succeed(&[&arguments[..], &["--out", &out]].concat()), "");
     assert_eq!(fs::read_to_string(&out).unwrap(), printed);
     assert_eq!(fs::read_dir(files.0.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn out_is_never_an_input() {
+    let files = Files::new();
+    let (trace, fleet) =
+        (files.write("trace.csv", azure(50, 100)), files.write("fleet.toml", succeed(&["fleet"])));
+    for (option, path) in [("--trace", &trace), ("--fleet", &fleet)] {
+        let before = fs::read(path).unwrap();
+        let line = refuse(&["replay", "--strategy", "mutex", option, path, "--out", path]);
+        assert_eq!(
+            line,
+            format!("leasehold: --out: expected another file than that of {option}, found {path}")
+        );
+        assert_eq!(fs::read(path).unwrap(), before);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn out_may_be_a_pipe() {
+    let arguments = ["replay", "--strategy", "mutex", "--limit", "100"];
+    let printed = succeed(&arguments);
+    // Standard output of a test run is a pipe; its link in /proc names no path.
+    assert_eq!(succeed(&[&arguments[..], &["--out", "/dev/stdout"]].concat()), printed);
+
+    let files = Files::new();
+    let fifo = files.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let child = tool(&[&arguments[..], &["--out", &fifo]].concat()).spawn().unwrap();
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), printed);
+    assert!(child.wait_with_output().unwrap().status.success());
 }
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! Where the report goes. A file appears whole or not at all.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -43,7 +43,9 @@ impl Output {
                     .and_then(|()| stdout.flush())
                     .map_err(|cause| Error::file(STDOUT, ACTION, cause))
             }
+            // The file itself: its wrapper would add its name to errors.
             Output::Replace { mut written, path } => written
+                .as_file_mut()
                 .write_all(text.as_bytes())
                 .and_then(|()| written.as_file().sync_all())
                 .and_then(|()| written.persist(&path).map(drop).map_err(|error| error.error))
@@ -56,41 +58,82 @@ impl Output {
 }
 
 fn open_file(path: &Path) -> io::Result<Output> {
-    // Through a link to what it names: renaming would replace the link.
-    let path = if path.exists() { path.canonicalize()? } else { path.to_owned() };
-    if path.exists() && !path.is_file() {
-        let file = OpenOptions::new().write(true).open(&path)?;
-        return Ok(Output::Direct { file, path });
+    // The path as given: links such as /dev/stdout lead to pipes that have no name of their own.
+    let existing = match fs::metadata(path) {
+        Ok(metadata) => Some(metadata),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => None,
+        Err(cause) => return Err(cause),
+    };
+    if existing.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+        let file = OpenOptions::new().write(true).open(path)?;
+        return Ok(Output::Direct { file, path: path.to_owned() });
     }
     if path.file_name().is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected the name of a file"));
     }
-    if path.exists() {
-        // Renaming asks only the directory; a file that is write-protected was meant to stay.
-        OpenOptions::new().append(true).open(&path)?;
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".leasehold-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
+    let Some(existing) = existing else {
         // As any new file: everything that the umask allows.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        return Ok(Output::Replace { written: beside(path, OpenOptions::new())?, path: path.to_owned() });
+    };
+    // Through a link to what it names: renaming would replace the link.
+    let path = path.canonicalize()?;
+    // Renaming asks only the directory; a file that is write-protected was meant to stay.
+    OpenOptions::new().append(true).open(&path)?;
+    let mut options = OpenOptions::new();
+    // Nobody else's until it has the permissions of the file that it replaces.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = beside(&path, options)?;
+    written.as_file().set_permissions(existing.permissions())?;
+    Ok(Output::Replace { written, path })
+}
+
+/// A new file in the directory of `path`, under a name of its own.
+fn beside(path: &Path, mut options: OpenOptions) -> io::Result<NamedTempFile> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    options.read(true).write(true).create_new(true);
+    tempfile::Builder::new()
+        .prefix(".leasehold-")
+        .suffix(".tmp")
+        .make_in(directory, |path| options.open(path))
+        // The library adds the name of its file, which says nothing to the user.
+        .map_err(|cause| cause.raw_os_error().map_or(cause, io::Error::from_raw_os_error))
+}
+
+/// Refuses to write the report over an input: `option` and the path that it names.
+pub fn keep_apart(out: Option<&Path>, option: &str, input: Option<&Path>) -> Result<()> {
+    if let (Some(out), Some(input)) = (out, input)
+        && same_file(out, input)
+    {
+        let out = out.display();
+        return Err(Error::Options(format!(
+            "--out: expected another file than that of {option}, found {out}"
+        )));
     }
-    Ok(Output::Replace { written: builder.tempfile_in(directory)?, path })
+    Ok(())
+}
+
+/// Whether both name one regular file, by links or not. A terminal or a device may well be read and written.
+#[cfg(unix)]
+fn same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) else { return false };
+    a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+/// Whether both name one regular file.
+#[cfg(not(unix))]
+fn same_file(a: &Path, b: &Path) -> bool {
+    let (Ok(a), Ok(b)) = (a.canonicalize(), b.canonicalize()) else { return false };
+    a.is_file() && a == b
 }
 
 fn fail(path: &Path, cause: io::Error) -> Error {
-    // The library for temporary files adds its own path; the user's says more.
-    let cause = cause.raw_os_error().map_or(cause, io::Error::from_raw_os_error);
     Error::file(path.display().to_string(), ACTION, cause)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn names(directory: &Path) -> Vec<String> {
@@ -125,6 +168,39 @@ mod tests {
         for path in [directory.path().join("no/such/report"), directory.path().to_owned(), PathBuf::new()] {
             assert!(Output::open(Some(&path)).is_err(), "{}", path.display());
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn permissions_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("report");
+        fs::write(&path, "old").unwrap();
+        for mode in [0o600, 0o644, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Output::open(Some(&path)).unwrap().write("new").unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn inputs_are_known_by_any_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, hard, soft, other] =
+            ["file", "hard", "soft", "other"].map(|name| directory.path().join(name));
+        fs::write(&file, "x").unwrap();
+        fs::write(&other, "x").unwrap();
+        fs::hard_link(&file, &hard).unwrap();
+        std::os::unix::fs::symlink(&file, &soft).unwrap();
+        for name in [&file, &hard, &soft] {
+            assert!(keep_apart(Some(name), "--trace", Some(&file)).is_err(), "{}", name.display());
+        }
+        assert!(keep_apart(Some(&other), "--trace", Some(&file)).is_ok());
+        assert!(keep_apart(Some(&directory.path().join("new")), "--trace", Some(&file)).is_ok());
+        let device = Path::new("/dev/null");
+        assert!(keep_apart(Some(device), "--trace", Some(device)).is_ok());
     }
 
     #[cfg(unix)]

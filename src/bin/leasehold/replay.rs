@@ -13,7 +13,7 @@ use crate::{
     cli,
     error::{Error, Result},
     fleet::Fleet,
-    output::Output,
+    output::{self, Output},
     progress::Progress,
     report::{FleetSummary, Report, SCHEMA, Settings, Subject, Trace as TraceSummary},
     simulate::Rules,
@@ -22,6 +22,10 @@ use crate::{
 };
 
 pub fn replay(options: &cli::Replay) -> Result<()> {
+    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let trace = options.trace.as_deref().filter(|path| path.as_os_str() != "-");
+    output::keep_apart(out, "--trace", trace)?;
+    output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
     let fleet = open_fleet(options.fleet.as_deref())?;
     let subjects = options
         .choices()
@@ -29,7 +33,7 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
         .map(|choice| subjects::build(choice, &fleet, options.shards, options.seed))
         .collect::<Result<Vec<_>>>()?;
     let Source { name, trace, size } = open_trace(options)?;
-    let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
+    let output = Output::open(out)?;
 
     let rules =
         Rules { seed: options.seed, max_retries: options.max_retries, max_queue: options.max_queue as usize };
@@ -105,6 +109,6 @@ fn open_trace(options: &cli::Replay) -> Result<Source> {
         let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
         (name, Box::new(BufReader::with_capacity(1 << 16, file)), size)
     };
-    let trace = Trace::Rows(Box::new(Reader::new(&name, input, options.skip_bad_rows)?));
+    let trace = Trace::Rows(Box::new(Reader::new(&name, input, options.speed, options.skip_bad_rows)?));
     Ok(Source { name, trace, size })
 }

@@ -3,9 +3,12 @@
 mod field;
 mod server;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
 use toml::Spanned;
 
 pub use server::Server;
@@ -69,8 +72,31 @@ pub struct Outage {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    #[serde(default, rename = "resource")]
+    #[serde(default, rename = "resource", deserialize_with = "tables")]
     resources: Vec<Spec>,
+}
+
+/// The list of resources. Whoever writes a single table is told how to write the list.
+fn tables<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Vec<Spec>, D::Error> {
+    struct Tables;
+
+    impl<'de> Visitor<'de> for Tables {
+        type Value = Vec<Spec>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of tables: write [[resource]]")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut tables: A) -> std::result::Result<Vec<Spec>, A::Error> {
+            let mut resources = Vec::new();
+            while let Some(spec) = tables.next_element()? {
+                resources.push(spec);
+            }
+            Ok(resources)
+        }
+    }
+
+    from.deserialize_seq(Tables)
 }
 
 fn one() -> u32 {
@@ -213,6 +239,8 @@ mod tests {
             ),
             ("[[resource]]\nkey = \"a\"\ntier = 300\n", "f.toml:3:8:", "u8"),
             ("resources = 3\n", "f.toml:1:1:", "unknown field"),
+            ("[resource]\nkey = \"a\"\n", "f.toml:1:1:", "write [[resource]]"),
+            ("resource = 3\n", "f.toml:1:12:", "write [[resource]]"),
         ];
         for (text, place, expected) in cases {
             let error = error(text);

@@ -38,6 +38,13 @@ impl Answer {
             Answer::Served { held } | Answer::Failed { held } | Answer::Refused { held, .. } => held,
         }
     }
+
+    /// The same, with the lease held for no longer than `most`.
+    pub fn by(mut self, most: u64) -> Self {
+        let (Answer::Served { held } | Answer::Failed { held } | Answer::Refused { held, .. }) = &mut self;
+        *held = most.min(*held);
+        self
+    }
 }
 
 /// One resource at work.

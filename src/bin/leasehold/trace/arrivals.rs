@@ -23,10 +23,10 @@ impl Arrivals {
         }
         let Some(row) = self.trace.next_row()? else { return Ok(None) };
         let first = *self.first.get_or_insert(row.at);
-        let offset = u64::try_from(row.at - first).unwrap_or(u64::MAX);
         let request = Request {
             number: self.count,
-            at: scale(offset, self.speed),
+            // A reader has refused what is later; the built-in workload ends before.
+            at: virtual_time(row.at - first, self.speed).unwrap_or(LATEST),
             context_tokens: row.context_tokens,
             generated_tokens: row.generated_tokens,
         };
@@ -44,9 +44,16 @@ impl Arrivals {
     }
 }
 
+/// The latest arrival, in nanoseconds of virtual time: far from the end of a `u64`, so that what follows an arrival has
+/// room.
+pub const LATEST: u64 = 1 << 62;
+
+/// When a request arrives that stands `offset` nanoseconds after the first in the trace. `None` if that is too late.
+///
 /// One division, correctly rounded and therefore monotonic and the same everywhere; speed 1 is exact at any distance.
-fn scale(offset: u64, speed: f64) -> u64 {
-    if speed == 1.0 { offset } else { (offset as f64 / speed) as u64 }
+pub fn virtual_time(offset: i128, speed: f64) -> Option<u64> {
+    let moment = if speed == 1.0 { offset } else { (offset as f64 / speed) as i128 };
+    u64::try_from(moment).ok().filter(|&moment| moment <= LATEST)
 }
 
 #[cfg(test)]
@@ -69,9 +76,13 @@ mod tests {
 
     #[test]
     fn scaling() {
-        assert_eq!(scale(10, 2.0), 5);
-        assert_eq!(scale(10, 0.5), 20);
-        assert_eq!(scale(u64::MAX, 1.0), u64::MAX);
-        assert_eq!(scale(u64::MAX, 1e-6), u64::MAX);
+        assert_eq!(virtual_time(10, 2.0), Some(5));
+        assert_eq!(virtual_time(10, 0.5), Some(20));
+        let latest = i128::from(LATEST);
+        assert_eq!(virtual_time(latest, 1.0), Some(LATEST));
+        assert_eq!(virtual_time(latest + 1, 1.0), None);
+        assert_eq!(virtual_time(latest, 0.5), None);
+        assert_eq!(virtual_time(latest * 1_000, 1e6), Some(4_611_686_018_427_388));
+        assert_eq!(virtual_time(i128::MAX, 1e-6), None);
     }
 }

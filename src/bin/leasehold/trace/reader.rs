@@ -6,6 +6,7 @@ use csv::ByteRecord;
 
 use super::{
     Row,
+    arrivals::virtual_time,
     format::{Columns, Format, recognise},
     lines::Lines,
 };
@@ -21,6 +22,10 @@ pub struct Reader {
     format: &'static Format,
     columns: Columns,
     width: usize,
+    /// Trace seconds per simulated second.
+    speed: f64,
+    /// The moment of the first row that was used.
+    first: Option<i128>,
     previous: Option<i128>,
     skip_bad_rows: bool,
     skipped: u64,
@@ -33,18 +38,25 @@ struct BadRow {
 }
 
 impl Reader {
-    /// Reads the header. `name` is what errors call the source.
-    pub fn new(name: &str, input: Box<dyn BufRead>, skip_bad_rows: bool) -> Result<Self> {
-        let mut csv =
-            csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Lines::new(input));
+    /// Reads the header. `name` is what errors call the source; at `speed` no row may arrive too late.
+    pub fn new(name: &str, input: Box<dyn BufRead>, speed: f64, skip_bad_rows: bool) -> Result<Self> {
+        // Without quoting no record spans lines: an unclosed quote costs its own row, and the longest line bounds a record.
+        let mut csv = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .quoting(false)
+            .from_reader(Lines::new(input));
         let mut record = ByteRecord::new();
         if !read(name, &mut csv, &mut record)? {
             return Err(Error::content(name, 1, 1, "expected a header, the trace is empty"));
         }
-        let header: Vec<&str> = record.iter().map(|field| std::str::from_utf8(field).unwrap_or("")).collect();
-        let line = csv.get_ref().number();
-        let (format, columns) =
-            recognise(&header).map_err(|message| Error::content(name, line, 1, message))?;
+        let header: Vec<&str> = record.iter().map(text).collect();
+        let (format, columns) = check_quotes(&record)
+            .and_then(|()| recognise(&header).map_err(|(field, message)| BadRow { field, message }))
+            .map_err(|BadRow { field, message }| {
+                let lines = csv.get_ref();
+                Error::content(name, lines.number(), lines.column(field), message)
+            })?;
         let width = header.len();
         Ok(Reader {
             name: name.to_owned(),
@@ -53,6 +65,8 @@ impl Reader {
             format,
             columns,
             width,
+            speed,
+            first: None,
             previous: None,
             skip_bad_rows,
             skipped: 0,
@@ -63,6 +77,7 @@ impl Reader {
         while read(&self.name, &mut self.csv, &mut self.record)? {
             match self.parse() {
                 Ok(row) => {
+                    self.first.get_or_insert(row.at);
                     self.previous = Some(row.at);
                     return Ok(Some(row));
                 }
@@ -82,6 +97,8 @@ impl Reader {
     }
 
     fn parse(&self) -> std::result::Result<Row, BadRow> {
+        // First: what is wrong with a comma between quotes is the quotes, not the number of fields.
+        check_quotes(&self.record)?;
         if self.record.len() != self.width {
             let message = format!("expected {} fields, found {}", self.width, self.record.len());
             return Err(BadRow { field: self.record.len().min(self.width), message });
@@ -92,16 +109,21 @@ impl Reader {
             message: format!("column {name:?}: expected {expected}, found {}", found(&self.record[field])),
         };
         let tokens = |field: usize, name: &str| {
-            let text = std::str::from_utf8(&self.record[field]).unwrap_or("");
-            let number = text.trim().parse().ok().filter(|&number: &u32| number <= MOST_TOKENS);
+            let number = text(&self.record[field]).parse().ok().filter(|&number: &u32| number <= MOST_TOKENS);
             number.ok_or_else(|| bad(field, name, &format!("a whole number from 0 to {MOST_TOKENS}")))
         };
         let [moment_name, context_name, generated_name] = self.format.columns;
-        let text = std::str::from_utf8(&self.record[moment]).unwrap_or("");
-        let at = (self.format.moment)(text.trim())
+        let at = (self.format.moment)(text(&self.record[moment]))
             .ok_or_else(|| bad(moment, moment_name, self.format.expected))?;
         if self.previous.is_some_and(|previous| at < previous) {
             return Err(bad(moment, moment_name, "a time not before that of the row above"));
+        }
+        if self.first.is_some_and(|first| virtual_time(at - first, self.speed).is_none()) {
+            let speed = self.speed;
+            let expected = format!(
+                "a time at most 2^62 ns (146 years) of virtual time after the first row's, at --speed {speed}"
+            );
+            return Err(bad(moment, moment_name, &expected));
         }
         Ok(Row {
             at,
@@ -121,6 +143,24 @@ impl Reader {
     pub fn bytes(&self) -> u64 {
         self.csv.get_ref().bytes()
     }
+}
+
+/// What a field says: without the spaces and the pair of quotes around it. Nothing if it is not text.
+fn text(field: &[u8]) -> &str {
+    let field = field.trim_ascii();
+    let inside = field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    std::str::from_utf8(inside.unwrap_or(field)).unwrap_or("").trim()
+}
+
+/// Every field closes the quotes that it opens.
+fn check_quotes(record: &ByteRecord) -> std::result::Result<(), BadRow> {
+    let odd = |field: &[u8]| field.iter().filter(|&&byte| byte == b'"').count() % 2 == 1;
+    let Some(field) = record.iter().position(odd) else { return Ok(()) };
+    let found = found(&record[field]);
+    Err(BadRow {
+        field,
+        message: format!("expected a closing quote before the next comma or line end, found {found}"),
+    })
 }
 
 /// The next record, or `false` at the end.
@@ -143,7 +183,7 @@ mod tests {
     use super::*;
 
     fn rows(text: &'static str, skip: bool) -> Result<(Vec<Row>, u64)> {
-        let mut reader = Reader::new("t.csv", Box::new(text.as_bytes()), skip)?;
+        let mut reader = Reader::new("t.csv", Box::new(text.as_bytes()), 1.0, skip)?;
         let mut rows = Vec::new();
         while let Some(row) = reader.next_row()? {
             rows.push(row);
@@ -162,7 +202,7 @@ mod tests {
                 .unwrap();
         assert_eq!(azure, [Row { at: 1_700_158_546_680_590_000, context_tokens: 374, generated_tokens: 44 }]);
         let text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\r\n\
-                    5,ChatGPT,472,18,490,Conversation log\r\n45.5,\"GPT, 4\",1087,230,1317,API log\r\n";
+                    5,ChatGPT,472,18,490,Conversation log\r\n\"45.5\",\"GPT 4\", \"1087\",230,1317,API log\r\n";
         let (burst, _) = rows(text, false).unwrap();
         assert_eq!(burst[1], Row { at: 45_500_000_000, context_tokens: 1_087, generated_tokens: 230 });
     }
@@ -176,12 +216,19 @@ mod tests {
         assert!(error(HEAD).starts_with("t.csv:2:1: expected at least one row"));
         let number = error(concat!(
             "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n",
-            "1,m,2,3,5,x\n\n2,\"m,m\",-7,3,5,x\n"
+            "1,m,2,3,5,x\n\n2,\"m m\",-7,3,5,x\n"
         ));
         assert_eq!(
             number,
             "t.csv:4:9: column \"Request tokens\": expected a whole number from 0 to 100000000, found \"-7\""
         );
+        let quote = error("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,\"1,2\n");
+        assert_eq!(
+            quote,
+            "t.csv:2:21: expected a closing quote before the next comma or line end, found \"\\\"1\""
+        );
+        let header = error("TIMESTAMP,\"ContextTokens,GeneratedTokens\n");
+        assert!(header.starts_with("t.csv:1:11: expected a closing quote"), "{header}");
         let short = error("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1\n");
         assert_eq!(short, "t.csv:2:22: expected 3 fields, found 2");
         let long = error("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,2,3\n");
@@ -190,6 +237,25 @@ mod tests {
             "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,2\n2023-11-16 18:15:45,1,2\n",
         );
         assert!(back.starts_with("t.csv:3:1: column \"TIMESTAMP\": expected a time not before"), "{back}");
+    }
+
+    #[test]
+    fn one_pair_of_quotes_is_taken_off() {
+        for (field, said) in
+            [("a", "a"), (" a ", "a"), ("\"a\"", "a"), (" \" a \" ", "a"), ("\"\"", ""), ("\"", "\"")]
+        {
+            assert_eq!(text(field.as_bytes()), said, "{field}");
+        }
+        assert_eq!(text(b"\"\"a\"\""), "\"a\"");
+        assert_eq!(text(b"\xff"), "");
+    }
+
+    #[test]
+    fn an_unclosed_quote_costs_its_own_row() {
+        let text = "TIMESTAMP,ContextTokens,GeneratedTokens\n\
+                    2023-11-16 18:15:46,1,2\n\"2023-11-16 18:15:47,1,2\n2023-11-16 18:15:48,1,2\n2023-11-16 18:15:49,1,\"2\n2023-11-16 18:15:50,1,2\n";
+        let (rows_left, skipped) = rows(text, true).unwrap();
+        assert_eq!((rows_left.len(), skipped), (3, 2));
     }
 
     #[test]
