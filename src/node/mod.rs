@@ -233,6 +233,7 @@ impl<R: Resource> Node<R> {
     /// The node is still `STAGED`, will never be admitted, and the caller is the only one to do this. Nobody reads the
     /// value of such a node. The node itself may still be read by key comparisons under a guard.
     pub unsafe fn take_unborn(&self) -> R {
+        // Relaxed: nobody else reads or writes it.
         let value = self.value.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: allocated by `Box::into_raw` in `new`, taken once, read by nobody.
         let value = unsafe { Box::from_raw(value) };

@@ -221,6 +221,7 @@ impl<R: Resource> Core<R> {
             }
             earliest = earliest.min(shard.face().earliest());
         }
+        // AcqRel: as in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
         self.earliest.fetch_min(earliest, Ordering::AcqRel);
     }
 

@@ -126,6 +126,7 @@ impl<R: Resource> Core<R> {
     /// The present moment, if something that cools may be due.
     #[inline]
     fn now_if_due(&self) -> Option<u64> {
+        // Relaxed: a hint, as in `thaw_due`; a node that is shown is judged by its own deadline.
         let earliest = self.earliest.load(Ordering::Relaxed);
         if earliest == NEVER { None } else { Some(self.now()).filter(|&now| now >= earliest) }
     }

@@ -254,6 +254,7 @@ impl<R: Resource> Tokens<R> {
                 ReleaseError::Foreign
             });
         }
+        // Relaxed (R3): R2 has read M3, which comes after M2.
         let ticket = Ticket {
             // SAFETY: M2 stored pointers that are not null, and R2 saw it.
             node: unsafe { NonNull::new_unchecked(entry.node.load(Ordering::Relaxed)) },
@@ -291,6 +292,7 @@ impl<R: Resource> Tokens<R> {
     }
 
     fn push_free(&self, index: u32, entry: &Entry<R>) {
+        // Relaxed: the CAS below validates it; `next` is read by who has read that CAS.
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
             entry.next.store(head as u32, Ordering::Relaxed);
@@ -305,6 +307,7 @@ impl<R: Resource> Tokens<R> {
 
     /// Every lease whose token is still out. For the owner of the whole scheduler.
     pub fn drain(&mut self) -> Vec<Ticket<R>> {
+        // Relaxed, here and below: `&mut self`.
         let used = self.used.load(Ordering::Relaxed);
         (0..used)
             .filter_map(|slot| {
@@ -319,6 +322,7 @@ impl<R: Resource> Tokens<R> {
 impl<R: Resource> Drop for Tokens<R> {
     fn drop(&mut self) {
         for (chunk, cell) in self.chunks.iter().enumerate() {
+            // Relaxed: `&mut self`.
             let entries = cell.load(Ordering::Relaxed);
             if !entries.is_null() {
                 let entries = ptr::slice_from_raw_parts_mut(entries, Self::chunk_len(chunk));

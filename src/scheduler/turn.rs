@@ -38,6 +38,7 @@ impl Turn {
         }
         // User code may have panicked under it in another thread; the mutex guards no data.
         let guard = self.mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Relaxed, here and in `drop`: as in `is_ours`.
         self.owner.store(thread_hint(), Ordering::Relaxed);
         Some(Taken { turn: self, _guard: guard })
     }
