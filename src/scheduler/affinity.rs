@@ -26,7 +26,8 @@ pub enum Affinity {
     Shard,
     /// A resource of that shard: it is lent that one again and again, whatever its priority, as long as it is eligible;
     /// then a second and a third choice of the id's own, then the best of the shard. Sameness comes before order: for prompt
-    /// caches and sessions. After many removals without insertions more ids come to the later choices. A hot id loads one resource up to its capacity, and spills over after that.
+    /// caches and sessions. After many removals without insertions more ids come to the later choices. A hot id loads one
+    /// resource up to its capacity, and spills over after that.
     Resource,
 }
 
