@@ -465,7 +465,7 @@ mod tests {
         assert!(state.unlink().is_err());
         assert_eq!(state.load().standing(), Standing::Staged);
         assert!(state.admit().is_ok());
-        assert!(state.admit().is_err(), "a second helper is refused");
+        assert!(state.admit().is_err(), "it is admitted once");
         assert!(state.load().is_eligible());
     }
 

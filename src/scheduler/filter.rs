@@ -8,7 +8,8 @@
 //!     lend the first it accepts
 //! W2  no luck: read each shard's content number, with no change going on there, and the batch number; go over the whole
 //!     fleet by the lookup and ask the filter about everyone; lend the best-ranked accepted one that is eligible
-//! W3  none is: read the words of all accepted ones again, then the numbers again; if nothing has changed: "none"
+//! W3  none is: read the words of all accepted ones again, then the numbers again; if nothing has changed: "none", unless the
+//!     cooling of an accepted one is over: that one is warmed up and lent
 //! ```
 //!
 //! # Why "none" is honest

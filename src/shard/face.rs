@@ -7,12 +7,14 @@
 //! writer (holds the lock)                      reader
 //!   F1  sequence := odd; fence(Release)          R1  load sequence (Acquire); odd: a change is going on
 //!   F2  the state word's CAS                     R2  load words (Relaxed)
-//!   F3  words := ... (Relaxed)                   R3  fence(Acquire)
+//!   F3  words := ... (note)                      R3  fence(Acquire)
 //!   F4  sequence := even (Release)               R4  load sequence (Relaxed); same as R1: R2 saw one moment
 //! ```
 //!
 //! F1's fence comes before every CAS of a state word and every swap of a value, so it orders whatever was written before the
 //! critical section for whoever reads them with Acquire: their own Release is redundant for that, and says so where it is.
+//!
+//! Note: Relaxed, but for the pointers and the batch number, which peeks read by themselves: those are Release.
 //!
 //! F1 comes before F2 and F3 for everyone who sees their effect. So if R4 still reads the number of R1, no state word of
 //! this shard changed between the two: the honest "none" of an acquire rests on that.
