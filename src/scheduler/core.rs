@@ -430,6 +430,10 @@ impl<R: Resource> Core<R> {
         assert_eq!(total(Count::Lent) - total(Count::Returned), sum.in_flight, "lent, less returned, is out");
         let gone = total(Count::Removed) + total(Count::Evicted);
         assert_eq!(total(Count::Inserted) - gone, sum.members, "inserted, less removed, is in");
+        let earliest = self.shards.iter().map(|shard| shard.face().earliest()).min();
+        // Relaxed: nothing else is going on.
+        let noted = self.earliest.load(Ordering::Relaxed);
+        assert!(earliest.is_none_or(|earliest| noted <= earliest), "no deadline is earlier than the hint");
         sum
     }
 }

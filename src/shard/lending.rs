@@ -272,8 +272,11 @@ impl<R: Resource> Locked<'_, R> {
         rank: u64,
         expected: Option<NonNull<Value<R>>>,
     ) -> Result<Revalued<R>, (Box<Value<R>>, Refused)> {
-        if expected.is_some_and(|expected| expected != node.value_ptr()) && !planted("update_blind") {
-            return Err((value, Refused(node.state.load())));
+        // As in `take`: a refusal must not look like a change.
+        let state = node.state.load();
+        let changed = expected.is_some_and(|expected| expected != node.value_ptr());
+        if state.is_removed() || (changed && !planted("update_blind")) {
+            return Err((value, Refused(state)));
         }
         self.write();
         self.face().touch_content();
