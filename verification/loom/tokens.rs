@@ -125,11 +125,11 @@ fn mint_hand_over_redeem() {
 }
 
 /// A free list of two. One pops; the other pops both and pushes the first back, so that the head is what it was, and the
-/// entry after it is not.
+/// entry after it is not: whoever comes next must not be given that one.
 #[test]
 fn free_list_aba() {
     model(|| {
-        let (fleet, mut leases) = lent(5);
+        let (fleet, mut leases) = lent(6);
         let freed: Vec<_> = leases.drain(..2).map(OwnedLease::into_token).collect();
         freed.into_iter().rev().for_each(|token| fleet.scheduler.release(token).expect("live"));
         let (mine, first, second) = (leases.remove(0), leases.remove(0), leases.remove(0));
@@ -140,7 +140,8 @@ fn free_list_aba() {
         });
         let minted = mine.into_token();
         let second = other.join().expect("no panic");
-        settle(fleet, &[minted, second]);
+        let last = leases.remove(0).into_token();
+        settle(fleet, &[minted, second, last]);
     });
 }
 
