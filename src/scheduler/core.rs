@@ -21,7 +21,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        planted, thread_hint,
+        thread_hint,
     },
 };
 
@@ -365,9 +365,8 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
         let mut state = node.state.load();
-        let early = planted("batch_in_part") && node.batch() != 0;
         if state.is_staged() {
-            if !early && !self.roster.is_committed(node.batch()) {
+            if !self.roster.is_committed(node.batch()) {
                 return None;
             }
             // The number may be that of an earlier batch, which was undone: then its abort happened before the commit that

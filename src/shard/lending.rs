@@ -7,7 +7,6 @@ use crate::{
     heap::Entry,
     node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
-    sync::planted,
 };
 
 /// One unit of capacity that was taken.
@@ -88,7 +87,7 @@ impl<R: Resource> Locked<'_, R> {
     pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
-        if !state.is_eligible() && !planted("lend_unchecked") {
+        if !state.is_eligible() {
             return Err(state);
         }
         self.write();
@@ -275,7 +274,7 @@ impl<R: Resource> Locked<'_, R> {
         // As in `take`: a refusal must not look like a change.
         let state = node.state.load();
         let changed = expected.is_some_and(|expected| expected != node.value_ptr());
-        if state.is_removed() || (changed && !planted("update_blind")) {
+        if changed || state.is_removed() {
             return Err((value, Refused(state)));
         }
         self.write();

@@ -17,7 +17,6 @@
 #[cfg(not(loom))]
 mod cell;
 mod clock;
-mod fault;
 mod published;
 mod random;
 mod spin;
@@ -25,7 +24,6 @@ mod spinlock;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
-pub use fault::planted;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;
