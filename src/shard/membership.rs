@@ -41,7 +41,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         self.write();
         if node.state.abort().is_ok() {
             let slot = self.owned(node, |owned| owned.slot);
-            self.inner.slots.release(slot);
+            self.release_slot(slot);
         }
     }
 
