@@ -1,8 +1,8 @@
 //! Jump hashing over slots, alone and as ids meet it: with `Affinity::Resource` an id finds its resource again.
 //!
 //! Alone: against a search from the front, and for its promise that a further slot moves hashes only to itself. In a
-//! scheduler: an id whose resource is still eligible is lent that one, or one that has become eligible meanwhile, and no other;
-//! and as long as slots follow from the order of insertion, exactly the one that its three choices lead to.
+//! scheduler: an id is lent what its three choices lead to, in slots of which the one given back last is taken first; and as
+//! promised, an id whose resource is still eligible is lent that one, or one that has become eligible meanwhile.
 //!
 //! Input: hashes and numbers of slots; then one byte for the shards, two for each operation.
 #![cfg_attr(fuzzing, no_main)]
@@ -107,14 +107,37 @@ struct Last {
     since: BTreeSet<u8>,
     /// Who has come since. The id may be a newcomer's from now on, and find it busy.
     newcomers: BTreeSet<u8>,
+    /// One of these has gone again.
+    gone: bool,
+}
+
+/// The slots of one shard.
+#[derive(Clone, Default)]
+struct Slots {
+    keys: Vec<Option<u8>>,
+    free: Vec<usize>,
+}
+
+impl Slots {
+    fn take(&mut self, key: u8) {
+        match self.free.pop() {
+            Some(slot) => self.keys[slot] = Some(key),
+            None => self.keys.push(Some(key)),
+        }
+    }
+
+    fn give_back(&mut self, key: u8) {
+        let Some(slot) = self.keys.iter().position(|&seated| seated == Some(key)) else { return };
+        self.keys[slot] = None;
+        self.free.push(slot);
+    }
 }
 
 struct Checked<'s> {
     fleet: &'s Scheduler<Seat>,
     known: BTreeMap<u8, Known>,
     last: BTreeMap<u8, Last>,
-    /// The resources of each shard as they came; until one goes, or several come at once.
-    slots: Option<Vec<Vec<u8>>>,
+    slots: Vec<Slots>,
     held: Vec<Lease<'s, Seat>>,
 }
 
@@ -140,6 +163,9 @@ impl<'s> Checked<'s> {
         for last in self.last.values_mut() {
             last.newcomers.insert(key);
         }
+        let snapshot = self.fleet.snapshot();
+        let state = snapshot.iter().find(|state| state.key == key).expect("inserted");
+        self.slots[state.shard].take(key);
     }
 
     fn eligible(&self, key: u8) -> bool {
@@ -147,11 +173,12 @@ impl<'s> Checked<'s> {
     }
 
     /// What an id must be lent in this shard: one of its own choices, or the best.
-    fn choice(&self, id: u8, slots: &[u8]) -> Option<u8> {
+    fn choice(&self, id: u8, shard: usize) -> Option<u8> {
+        let keys = &self.slots[shard].keys;
         let mut random = SplitMix64::new(affinity_hash(&id));
-        let mut own = (0..3).map(|_| slots[slot_of(random.next_u64(), slots.len() as u32) as usize]);
+        let mut own = (0..3).filter_map(|_| keys[slot_of(random.next_u64(), keys.len() as u32) as usize]);
         own.find(|&key| self.eligible(key))
-            .or_else(|| slots.iter().copied().filter(|&key| self.eligible(key)).min())
+            .or_else(|| keys.iter().flatten().copied().filter(|&key| self.eligible(key)).min())
     }
 
     fn insert(&mut self, key: u8, b: u8) {
@@ -161,11 +188,6 @@ impl<'s> Checked<'s> {
         assert_eq!(inserted.is_ok(), !self.known.contains_key(&key));
         if inserted.is_ok() {
             self.came(key, units);
-            if let Some(slots) = &mut self.slots {
-                let snapshot = self.fleet.snapshot();
-                let state = snapshot.iter().find(|state| state.key == key).expect("inserted");
-                slots[state.shard].push(key);
-            }
         }
     }
 
@@ -174,25 +196,22 @@ impl<'s> Checked<'s> {
             Ok(lease) => {
                 let key = *lease.key();
                 assert!(self.known[&key].eligible(), "{key} was not eligible");
-                if let Some(Last { key: earlier, since, newcomers }) = self.last.get(&id)
-                    && self.eligible(*earlier)
-                    && newcomers.iter().all(|&newcomer| self.eligible(newcomer))
+                if let Some(last) = self.last.get(&id)
+                    && self.eligible(last.key)
+                    && !last.gone
+                    && last.newcomers.iter().all(|&newcomer| self.eligible(newcomer))
                 {
-                    assert!(key == *earlier || since.contains(&key), "id {id} went from {earlier} to {key}");
+                    let moved = key != last.key;
+                    assert!(!moved || last.since.contains(&key), "id {id} went from {} to {key}", last.key);
                 }
-                if let Some(slots) = &self.slots {
-                    assert_eq!(
-                        Some(key),
-                        self.choice(id, &slots[lease.shard()]),
-                        "not the choice of id {id}"
-                    );
-                }
+                assert_eq!(Some(key), self.choice(id, lease.shard()), "not the choice of id {id}");
                 if keep {
                     self.change(key, |known| known.out += 1);
                     self.held.push(lease);
                 }
                 // Lent and returned at once, it was eligible before and is.
-                self.last.insert(id, Last { key, since: BTreeSet::new(), newcomers: BTreeSet::new() });
+                let (since, newcomers) = (BTreeSet::new(), BTreeSet::new());
+                self.last.insert(id, Last { key, since, newcomers, gone: false });
             }
             Err(_) => assert!(!self.known.values().any(Known::eligible), "there was one"),
         }
@@ -206,10 +225,11 @@ impl<'s> Checked<'s> {
                 (0..8).for_each(|i| self.insert((key + i) % KEYS, kind.wrapping_add(b).rotate_left(i.into())))
             }
             4 => {
-                self.slots = None;
                 assert_eq!(self.fleet.remove(&key).is_ok(), self.known.remove(&key).is_some());
-                // What is still out of it is not the next incarnation's.
+                // The slot goes back with the last lease.
                 self.held.retain(|lease| *lease.key() != key);
+                self.slots.iter_mut().for_each(|slots| slots.give_back(key));
+                self.last.values_mut().for_each(|last| last.gone |= last.newcomers.contains(&key));
             }
             5 => {
                 assert_eq!(self.fleet.exclude(&key).is_ok(), self.known.contains_key(&key));
@@ -235,7 +255,6 @@ impl<'s> Checked<'s> {
                 let inserted = self.fleet.insert_batch(seats);
                 assert_eq!(inserted.is_ok(), !keys.iter().any(|key| self.known.contains_key(key)));
                 if inserted.is_ok() {
-                    self.slots = None;
                     keys.into_iter().for_each(|key| self.came(key, 1));
                 }
             }
@@ -264,7 +283,7 @@ fn run(data: &[u8]) {
         fleet: &fleet,
         known: BTreeMap::new(),
         last: BTreeMap::new(),
-        slots: Some(vec![Vec::new(); shards]),
+        slots: vec![Slots::default(); shards],
         held: Vec::new(),
     };
     while !bytes.is_empty() {

@@ -35,10 +35,10 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The column of a field, or of the end.
+    /// The column of a field, or of the end of what can be seen.
     fn column(&self, field: usize) -> u64 {
         self.fields.get(field).map_or_else(
-            || self.fields.last().map_or(1, |(start, text)| start + text.len() as u64),
+            || self.fields.last().map_or(1, |(start, text)| start + text.trim_ascii_end().len() as u64),
             |&(start, _)| start,
         )
     }

@@ -109,14 +109,14 @@ impl<R: Resource> Core<R> {
         if self.affinity == Affinity::Shard {
             return self.lend_best(&mut self.lock(shard));
         }
-        // Chosen before the lock is taken; a slot that is free, or not there any more, is passed over.
-        let slots = shard.face().slots();
-        let mut random = SplitMix64::new(hash);
-        let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
         // All of a batch: the id's own resource may be its last.
         if shard.face().staged() != 0 {
             self.absorb(shard);
         }
+        // Chosen before the lock is taken; a slot that is free is passed over.
+        let slots = shard.face().slots();
+        let mut random = SplitMix64::new(hash);
+        let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
         let mut locked = self.lock(shard);
         chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best())
     }

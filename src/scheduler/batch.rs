@@ -16,7 +16,8 @@ use crate::{
     shard::Run,
 };
 
-/// The members so far. If they do not all get in, they are undone one by one, the last one first: see `Slots::release`.
+/// The members so far. If they do not all get in, they are undone one by one, the last one first: the next
+/// newcomers then take their slots in the order in which these had them.
 struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {

@@ -212,14 +212,9 @@ impl<R: Resource> Locked<'_, R> {
         if owned.pins > 0 {
             return None;
         }
-        self.release_slot(owned.slot);
+        self.inner.slots.release(owned.slot);
         self.face().add_standing(Standing::Removed, u32::MAX);
         Some(NonNull::from(node))
-    }
-
-    pub(super) fn release_slot(&mut self, slot: u32) {
-        self.inner.slots.release(slot);
-        self.face().set_slots(self.inner.slots.used());
     }
 
     /// Keeps the guard's value alive beyond its unit of capacity: its token is about to be given out.

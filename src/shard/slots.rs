@@ -33,7 +33,7 @@ impl<R: Resource> SlotSegment<R> {
 pub struct Slots<R: Resource> {
     segments: [SlotSegment<R>; SEGMENTS],
     count: usize,
-    /// Slots from here on are not in use, nor in the list of free ones.
+    /// Slots that were ever given out.
     used: u32,
     free: u32,
     live: u32,
@@ -55,7 +55,7 @@ impl<R: Resource> Slots<R> {
         if self.count == 0 { 0 } else { (FIRST as usize) << (self.count - 1) }
     }
 
-    /// All slots that are in use are below.
+    /// Slots that were ever given out.
     pub fn used(&self) -> u32 {
         self.used
     }
@@ -106,19 +106,14 @@ impl<R: Resource> Slots<R> {
         slot
     }
 
-    /// Gives a slot back. Given back in the opposite order, slots leave no trace: what did not get in after all must not
-    /// move the ids that choose among [`used`](Slots::used) slots.
+    /// Gives a slot back.
     pub fn release(&mut self, slot: u32) {
         let (segment, offset) = Self::locate(slot);
         self.segments[segment].nodes[offset] = None;
-        self.live -= 1;
-        if slot + 1 == self.used {
-            self.used = slot;
-            return;
-        }
         let free = self.free;
         self.set(slot, free);
         self.free = slot;
+        self.live -= 1;
     }
 
     /// The node in a slot that is in use.
