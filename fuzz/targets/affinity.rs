@@ -107,7 +107,7 @@ struct Last {
     since: BTreeSet<u8>,
     /// Who has come since. The id may be a newcomer's from now on, and find it busy.
     newcomers: BTreeSet<u8>,
-    /// One of these has gone again.
+    /// One of these has gone again, or the last answer itself.
     gone: bool,
 }
 
@@ -229,7 +229,9 @@ impl<'s> Checked<'s> {
                 // The slot goes back with the last lease.
                 self.held.retain(|lease| *lease.key() != key);
                 self.slots.iter_mut().for_each(|slots| slots.give_back(key));
-                self.last.values_mut().for_each(|last| last.gone |= last.newcomers.contains(&key));
+                for last in self.last.values_mut() {
+                    last.gone |= last.key == key || last.newcomers.contains(&key);
+                }
             }
             5 => {
                 assert_eq!(self.fleet.exclude(&key).is_ok(), self.known.contains_key(&key));
