@@ -16,13 +16,22 @@ use crate::{
     shard::Run,
 };
 
-/// The members so far. If they do not all get in, they are undone one by one.
+/// The members so far. If they do not all get in, they are undone one by one, the last one first: the next
+/// newcomers then take their slots in the order in which these had them.
 struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {
     /// The resources come back in the order in which they were given.
     fn take_back(&mut self) -> Vec<R> {
-        self.0.drain(..).map(Seated::take_back).collect()
+        let mut resources: Vec<R> = self.0.drain(..).rev().map(Seated::take_back).collect();
+        resources.reverse();
+        resources
+    }
+}
+
+impl<R: Resource> Drop for Members<'_, R> {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
     }
 }
 

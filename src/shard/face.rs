@@ -181,7 +181,7 @@ impl<R: Resource> Face<R> {
         &self.staged_best
     }
 
-    /// Slots that were ever given out. Only grows.
+    /// Slots up to the last that a member has had: what was refused does not count. Only grows.
     pub fn slots(&self) -> u32 {
         self.slots.load(Ordering::Relaxed)
     }
@@ -269,8 +269,8 @@ impl<R: Resource> Face<R> {
         self.sequence.store(sequence + 1, Ordering::Release);
     }
 
-    pub(super) fn set_slots(&self, slots: u32) {
-        self.slots.store(slots, Ordering::Relaxed);
+    pub(super) fn raise_slots(&self, slots: u32) {
+        self.slots.store(self.slots().max(slots), Ordering::Relaxed);
     }
 
     /// To be called before the CAS, whose Release orders it.

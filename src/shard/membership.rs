@@ -21,6 +21,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is linked");
         self.face().touch_content();
         let moved = node.state.admit()?;
+        self.face().raise_slots(owned.slot + 1);
         // A staged node is not counted before it is visible.
         self.face().add_standing(Standing::Staged, 1);
         self.follow(node, moved, owned.limit, owned);
@@ -31,7 +32,6 @@ impl<'s, R: Resource> Locked<'s, R> {
     /// Gives `node` a slot. The caller has made room.
     pub fn seat(&mut self, node: &Node<R>) -> u32 {
         let slot = self.inner.slots.take(NonNull::from(node));
-        self.face().set_slots(self.inner.slots.used());
         self.owned(node, |owned| owned.slot = slot);
         slot
     }
