@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use super::{Scheduler, error::Reasons};
+use super::{Scheduler, error::Reasons, wait::WaitStats};
 use crate::{
     node::Standing,
     resource::Resource,
@@ -78,6 +78,8 @@ pub struct Stats {
     /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
     /// dropped there: a gap tells.
     pub events_dropped: u64,
+    /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
+    pub waits: WaitStats,
 }
 
 /// How often the numbers are read again before they are given out as they are.
@@ -86,15 +88,18 @@ const TRIES: usize = 8;
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Counts of the whole fleet. Answers on a closed scheduler too.
     ///
-    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards and the name.
+    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards, the name and the histogram of
+    /// waits.
     pub fn stats(&self) -> Stats {
+        let mut stats = self.read_stats();
         for _ in 1..TRIES {
-            let stats = self.read_stats();
             if stats.consistent {
-                return stats;
+                break;
             }
+            stats = self.read_stats();
         }
-        self.read_stats()
+        stats.waits = self.core.waiters.stats();
+        stats
     }
 
     fn read_stats(&self) -> Stats {
