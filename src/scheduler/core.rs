@@ -183,10 +183,11 @@ impl<R: Resource> Core<R> {
     pub fn note_earliest(&self, shard: &Shard<R>) {
         let earliest = shard.face().earliest();
         if earliest != NEVER {
-            // AcqRel, and a read-modify-write even if it changes nothing: pairs with the swap in `thaw`.
-            // - we come first: the swap reads us, and the thaw that follows sees our shard's face;
+            // Release, and a read-modify-write even if it changes nothing: pairs with the Acquire swap in `thaw`.
+            // - we come first: the swap reads us, or a read-modify-write that has continued what we began, and the thaw that
+            //   follows sees our shard's face;
             // - the swap comes first: our value stands.
-            self.earliest.fetch_min(earliest, Ordering::AcqRel);
+            self.earliest.fetch_min(earliest, Ordering::Release);
         }
     }
 
@@ -207,8 +208,9 @@ impl<R: Resource> Core<R> {
     /// the next few.
     #[cold]
     pub fn thaw(&self, now: u64, wait: bool) {
-        // AcqRel: pairs with `note_earliest`; outcomes there.
-        self.earliest.swap(NEVER, Ordering::AcqRel);
+        // Acquire: pairs with the Release in `note_earliest`; outcomes there. No Release: what a thaw does to a face only makes
+        // its earliest deadline later, so whoever misses that has a hint that is too early.
+        self.earliest.swap(NEVER, Ordering::Acquire);
         let mut earliest = NEVER;
         for shard in &self.shards {
             if shard.face().earliest() <= now {
@@ -221,8 +223,9 @@ impl<R: Resource> Core<R> {
             }
             earliest = earliest.min(shard.face().earliest());
         }
-        // AcqRel: as in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
-        self.earliest.fetch_min(earliest, Ordering::AcqRel);
+        // Relaxed: a read-modify-write, so that the next swap still sees who noted before ours. A deadline that was noted
+        // after the swap stands if it is earlier.
+        self.earliest.fetch_min(earliest, Ordering::Relaxed);
     }
 
     // Returning.

@@ -2,7 +2,7 @@
 //! afterwards is refused, and a return always lands.
 
 use crate::{
-    common::{race_then, steps},
+    common::{race, race_then, steps},
     driver::{Setup, Step, Step::Release},
     specification::{
         Answer,
@@ -52,4 +52,16 @@ fn close_remove() {
 #[test]
 fn close_close() {
     closing(&[Insert(0)], steps(&[Close]));
+}
+
+/// Who is refused sees what the closer has done before.
+#[test]
+fn insert_close_refused_get() {
+    race(Setup::default(), Vec::new(), vec![steps(&[Insert(0), Close]), steps(&[Insert(1), Get(0)])]);
+}
+
+/// As before, who comes too late to close.
+#[test]
+fn insert_close_close_get() {
+    race(Setup::default(), Vec::new(), vec![steps(&[Insert(0), Close]), steps(&[Close, Get(0)])]);
 }

@@ -6,8 +6,8 @@
 //! that an address means one object for a whole run.
 //!
 //! The book is kept in a mutex that the checkers do not see and that is never held across a schedule point. The only
-//! instrumented part is one counter, whose read-modify-writes order pins, retirements and unpins as a real
-//! reclaimer's fences would.
+//! instrumented part is one counter, whose read-modify-writes order pins after retirements as a real reclaimer's fences
+//! would. Nothing else is ordered by it: what a real one orders besides, nobody may rest on.
 
 #![allow(clippy::disallowed_types)]
 
@@ -73,8 +73,10 @@ unsafe impl Reclaim for Oracle {
     }
 
     fn pin(&self) -> OracleGuard<'_> {
-        // AcqRel, here and below: a guard that is not on a retirement's list must see what was unlinked before it.
-        self.tick.fetch_add(1, Ordering::AcqRel);
+        // Acquire: pairs with the Release in `retire`.
+        // - we come later: our guard is not on that retirement's list, and sees what was unlinked before it;
+        // - we come first: our guard is on the list.
+        self.tick.fetch_add(1, Ordering::Acquire);
         let mut book = self.book();
         book.last_guard += 1;
         let id = book.last_guard;
@@ -94,7 +96,8 @@ unsafe impl Guard for OracleGuard<'_> {
     }
 
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
-        self.oracle.tick.fetch_add(1, Ordering::AcqRel);
+        // Release: pairs with the Acquire in `pin`; outcomes there.
+        self.oracle.tick.fetch_add(1, Ordering::Release);
         let mut book = self.oracle.book();
         let keepers = book.live_guards.clone();
         assert!(book.retired.insert(pointer.addr(), keepers).is_none(), "retired twice");
@@ -115,7 +118,9 @@ impl Drop for OracleGuard<'_> {
             // A second panic would abort and hide the first.
             return;
         }
-        self.oracle.tick.fetch_add(1, Ordering::AcqRel);
+        // Relaxed: a place in the order of pins and retirements, and a moment at which the model may switch threads. What a
+        // reclaimer must order, uses before the release of memory, is checked in the book.
+        self.oracle.tick.fetch_add(1, Ordering::Relaxed);
         let mut book = self.oracle.book();
         book.live_guards.remove(&self.id);
         for keepers in book.retired.values_mut() {
