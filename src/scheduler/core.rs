@@ -214,8 +214,9 @@ impl<R: Resource> Core<R> {
     /// As [`thaw`](Self::thaw); what is warm goes to those who wait.
     pub fn thaw_for(&self, now: u64, wait: bool, work: &mut Work<R>) {
         let guard = self.pin();
-        // AcqRel: pairs with `note`; outcomes there.
-        self.earliest.swap(NEVER, Ordering::AcqRel);
+        // Acquire: pairs with the Release in `note`; outcomes there. No Release: what a thaw does to a face only makes
+        // its earliest deadline later, so whoever misses that has a hint that is too early.
+        self.earliest.swap(NEVER, Ordering::Acquire);
         let mut earliest = NEVER;
         for shard in &self.shards {
             if shard.face().earliest() <= now {

@@ -97,3 +97,139 @@ none! {
     batch_behind_the_scan_2: 1, inexact, [Insert(1), Insert(3), Insert(5)],
         [Step::Do(InsertBatch(4, 1)), Step::Do(Remove(5))], not_one_or_three;
 }
+
+/// Three threads. One does `writer`, which makes something acceptable; the main one learns of it from one word, without a lock,
+/// and only then takes away what was acceptable before. So at every instant something is, and the third must get it.
+///
+/// What the main thread has seen orders all that was written before that word, for the third as well: also the number that the
+/// third rests on, that of the content, which is written after F1 (`shard::face`).
+fn learned(
+    bound: usize,
+    setup: Setup,
+    before: &'static [Op],
+    writer: Op,
+    learns: fn(&Fleet) -> bool,
+    taken: u8,
+    accepts: fn(&Res) -> bool,
+) {
+    model_within(bound, move || {
+        let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
+        let mut actor = Actor::new(&fleet, 0);
+        actor.run(&steps(before));
+        let one = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[writer])))
+        };
+        let two = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                let lease = fleet.scheduler.acquire_where(accepts);
+                assert!(accepts(&lease.expect("at every instant something acceptable was eligible")));
+            })
+        };
+        if learns(&fleet) {
+            fleet.scheduler.exclude(&taken).expect("a member");
+        }
+        one.join().expect("no panic");
+        two.join().expect("no panic");
+        drop(actor);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+macro_rules! learned {
+    ($($(#[$doc:meta])* $name:ident: $bound:literal, $setup:expr, [$($before:expr),*], $writer:expr, $learns:expr, $taken:literal, $accepts:ident;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            learned($bound, $setup, &[$($before),*], $writer, $learns, $taken, $accepts);
+        }
+    )*};
+}
+
+const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12 };
+const ONE: Setup = Setup { shards: 1, units: 1, by_load: false, room: 12 };
+
+learned! {
+    /// From the state word: it is not staged any more.
+    learned_from_the_word: 2, TWO, [Insert(1), Insert(3), Insert(5)], Insert(4),
+        |fleet| fleet.scheduler.get(&4).is_some(), 5, not_one_or_three;
+    /// From the best of a shard that showed nothing.
+    learned_from_a_peek: 2, TWO, [Insert(1), Insert(3), Insert(5)], Insert(4),
+        |fleet| fleet.scheduler.peek().is_some_and(|found| found.check() == 4), 5, not_one_or_three;
+    /// From the value: it is the new one. A lease keeps the old one from being retired, which would order more.
+    learned_from_the_value: 2, Setup { units: 2, ..TWO }, [Insert(0), Insert(2), Insert(4), Insert(1), UpdateWith(1), AcquireKey(4)],
+        UpdateWith(4), |fleet| fleet.scheduler.get(&4).is_some_and(|found| found.version == 1), 1, renewed;
+    learned_from_the_value_2: 2, Setup { units: 2, ..TWO }, [Insert(0), Insert(2), Insert(4), Insert(1), UpdateWith(1), AcquireKey(2)],
+        UpdateWith(2), |fleet| fleet.scheduler.get(&2).is_some_and(|found| found.version == 1), 1, renewed;
+    /// From the roster: the batch is visible, and not absorbed.
+    learned_from_the_roster: 2, ONE, [Insert(1), Insert(3), Insert(5)], InsertBatch(4, 1),
+        |fleet| fleet.scheduler.get(&4).is_some(), 5, not_one_or_three;
+    learned_from_the_roster_2: 1, ONE, [Insert(1), Insert(3), Insert(5)], InsertBatch(2, 1),
+        |fleet| fleet.scheduler.get(&2).is_some(), 5, not_one_or_three;
+}
+
+fn roles(order: [usize; 3], which: usize) {
+    model_within(2, move || {
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12 };
+        let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
+        let mut actor = Actor::new(&fleet, 0);
+        match which {
+            0 => {
+                actor.run(&steps(&[Insert(0), Insert(1), Insert(3), Insert(5), UpdateWith(5), AcquireKey(0)]))
+            }
+            1 => {
+                actor.run(&steps(&[Insert(0), Insert(2), Insert(4), Insert(1), UpdateWith(1), AcquireKey(4)]))
+            }
+            _ => actor.run(&steps(&[Insert(1), Insert(3), Insert(5)])),
+        }
+        let body = move |fleet: &Fleet, role: usize| match role {
+            0 => Actor::new(&fleet, 1).run(&steps(&[match which {
+                0 => UpdateWith(0),
+                1 => UpdateWith(4),
+                _ => InsertBatch(4, 1),
+            }])),
+            1 => {
+                if match which {
+                    0 => fleet.scheduler.peek().is_some_and(|found| found.version == 1),
+                    1 => fleet.scheduler.get(&4).is_some_and(|found| found.version == 1),
+                    _ => fleet.scheduler.get(&4).is_some(),
+                } {
+                    fleet
+                        .scheduler
+                        .exclude(match which {
+                            1 => &1,
+                            _ => &5,
+                        })
+                        .expect("a member");
+                }
+            }
+            _ => {
+                let accepts: fn(&Res) -> bool = if which < 2 { renewed } else { not_one_or_three };
+                let lease = fleet.scheduler.acquire_where(accepts);
+                assert!(accepts(&lease.expect("at every instant something acceptable was eligible")));
+            }
+        };
+        let others: Vec<_> = order[1..]
+            .iter()
+            .map(|&role| {
+                let fleet = Arc::clone(&fleet);
+                crate::common::spawn(move || body(&fleet, role))
+            })
+            .collect();
+        body(&fleet, order[0]);
+        for other in others {
+            other.join().expect("no panic");
+        }
+        drop(actor);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+macro_rules! zz { ($($n:ident $o:expr;)*) => {
+mod zza { $(#[test] fn $n() { super::roles($o, 0); })* }
+mod zzb { $(#[test] fn $n() { super::roles($o, 1); })* }
+mod zzc { $(#[test] fn $n() { super::roles($o, 2); })* }
+} }
+zz! { zz_012 [0,1,2]; zz_021 [0,2,1]; zz_102 [1,0,2]; zz_120 [1,2,0]; zz_201 [2,0,1]; zz_210 [2,1,0]; }
