@@ -61,7 +61,6 @@ fn jump(hash: u64, slots: u32) -> u32 {
         // (slot + 1) / u for a uniform u in (0, 1], with u = draw / 2^32.
         let draw = (random.next_u64() >> 32) + 1;
         next = ((slot + 1) << 32) / draw;
-        next = next.max(slot + 1);
     }
     slot as u32
 }
