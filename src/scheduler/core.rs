@@ -1,6 +1,6 @@
 //! The scheduler without its hasher: what leases and tokens need to come back to.
 
-use std::{fmt, ptr::NonNull};
+use std::ptr::NonNull;
 
 use super::{
     affinity::{Affinity, Rings},
@@ -528,12 +528,6 @@ impl<R: Resource> Drop for Core<R> {
                 unsafe { node::free(node.as_ptr()) };
             }
         }
-    }
-}
-
-impl<R: Resource> fmt::Debug for Core<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("shards", &self.shards.len()).finish_non_exhaustive()
     }
 }
 

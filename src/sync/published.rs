@@ -39,7 +39,7 @@ mod imp {
 
 /// The model's stand-in: the checkers cannot see inside `ArcSwap`. Each version lives until the cell is dropped.
 #[cfg(any(loom, shuttle))]
-mod imp {
+mod model {
     use std::sync::{Arc, Mutex as StdMutex};
 
     use crate::sync::{
@@ -134,4 +134,7 @@ mod imp {
     }
 }
 
+#[cfg(not(any(loom, shuttle)))]
 pub use imp::Published;
+#[cfg(any(loom, shuttle))]
+pub use model::Published;
