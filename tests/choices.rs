@@ -9,6 +9,9 @@ use std::{
 
 use leasehold::{Capacity, Entry, Resource, Scheduler, SelectShard, ShardView, SplitMix64, Strategy};
 
+/// Best rank, eligible and available of each shard that a strategy was shown.
+type Shown = Arc<Mutex<Vec<(Option<u64>, u32, u64)>>>;
+
 /// Lives in the shard it is told to.
 struct Homed {
     key: u32,
@@ -77,8 +80,8 @@ fn threads_draw_different_numbers() {
         // Threads that ran one after the other may have shared a cell, and gone on with its numbers.
         assert_eq!(runs.len(), 4, "seed {seed}");
         let mut side_by_side = HashSet::new();
+        let start = std::sync::Barrier::new(4);
         thread::scope(|scope| {
-            let start = std::sync::Barrier::new(4);
             let (fleet, start) = (&fleet, &start);
             let threads: Vec<_> = (0..4)
                 .map(|_| {
@@ -105,7 +108,7 @@ fn a_sticky_thread_stays_for_its_period() {
 /// Answers one shard, and remembers what it was shown.
 struct Watching {
     answer: usize,
-    shown: Arc<Mutex<Vec<(Option<u64>, u32, u64)>>>,
+    shown: Shown,
 }
 
 impl SelectShard for Watching {
@@ -116,10 +119,7 @@ impl SelectShard for Watching {
     }
 }
 
-fn watched(
-    answer: usize,
-    resources: Vec<Homed>,
-) -> (Scheduler<Homed>, Arc<Mutex<Vec<(Option<u64>, u32, u64)>>>) {
+fn watched(answer: usize, resources: Vec<Homed>) -> (Scheduler<Homed>, Shown) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let strategy = Strategy::Custom(Box::new(Watching { answer, shown: Arc::clone(&shown) }));
     let fleet = Scheduler::builder().shards(4).strategy(strategy).build().expect("in range");

@@ -119,8 +119,10 @@ fn every_callback_may_call_the_scheduler() {
 #[derive(Clone, Debug)]
 struct Batching(u8);
 
+type BatchingFleet = Scheduler<Entry<Batching, u32, ()>>;
+
 thread_local! {
-    static FLEET: std::cell::RefCell<Option<Arc<Scheduler<Entry<Batching, u32, ()>>>>> =
+    static FLEET: std::cell::RefCell<Option<Arc<BatchingFleet>>> =
         const { std::cell::RefCell::new(None) };
     static REFUSED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }

@@ -355,44 +355,6 @@ mod tests {
         assert!(offset < Tokens::<crate::Entry<u32, u32, ()>>::chunk_len(chunk));
     }
 
-    fn ticket() -> Ticket<crate::Entry<u32, u32, ()>> {
-        Ticket { node: NonNull::dangling(), value: NonNull::dangling(), exclusive: true }
-    }
-
-    #[test]
-    fn the_free_list_is_never_the_same_word_again() {
-        // So that whoever has read it before others took from it and gave back does not take it for unchanged.
-        let tokens = Tokens::new(7);
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..1_000 {
-            let token = tokens.mint(ticket());
-            assert!(seen.insert(tokens.free.load(Ordering::Relaxed)) || seen.len() == 1);
-            assert!(tokens.redeem(token).is_ok());
-            assert!(seen.insert(tokens.free.load(Ordering::Relaxed)));
-        }
-        // Entries are used again all the same.
-        assert_eq!(tokens.used.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn a_token_that_was_never_minted_is_foreign_and_an_old_one_is_stale() {
-        let tokens = Tokens::new(7);
-        let token = tokens.mint(ticket());
-        let generation = token.generation;
-        assert!(tokens.redeem(token).is_ok());
-        assert!(matches!(
-            tokens.redeem(token),
-            Err(ReleaseError::Stale { generation: old, current }) if old == generation && current == generation + 1
-        ));
-        // The generation that comes next: free, and nobody's yet. And one far ahead, and other entries, and another table.
-        for (slot, generation) in
-            [(0, generation + 1), (0, generation + 9), (1, generation), (9_999, generation)]
-        {
-            assert!(matches!(tokens.redeem(tokens.token(slot, generation)), Err(ReleaseError::Foreign)));
-        }
-        assert!(matches!(Tokens::new(8).redeem(tokens.mint(ticket())), Err(ReleaseError::Foreign)));
-    }
-
     proptest! {
         #[test]
         fn bytes_and_text_round_trip(bytes: [u8; 16]) {
