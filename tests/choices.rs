@@ -168,7 +168,7 @@ fn there_are_four_shards_a_processor_by_default() {
 }
 
 #[test]
-fn no_shards_events_are_kept_back_by_anothers() {
+fn no_shards_events_are_kept_back_by_those_of_another() {
     let fleet = Scheduler::<Homed>::builder().shards(3).event_capacity(256).build().expect("in range");
     for key in 0..300 {
         let resource = Homed { key, home: key as usize % 3, rank: 0, capacity: Capacity::Exclusive };
