@@ -581,7 +581,7 @@ mod tests {
     fn debug_takes_the_word_apart() {
         let state = admitted();
         let _ = (state.lend(3), state.hold(Hold::Ejected));
-        let text = "State { generation: 0, in_flight: 1, standing: Ejected, flags: 0b00000100 }";
+        let text = "State { generation: 0, in_flight: 1, standing: Ejected, flags: 0b00001000 }";
         assert_eq!(format!("{:?}", state.load()), text);
         assert_eq!(format!("{state:?}"), text);
     }
