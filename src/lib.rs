@@ -120,9 +120,10 @@ pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::{
-    AcquireError, AcquireKeyError, Affinity, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible,
-    Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState,
-    Scheduler, Stats, Token, UpdateError, WeightsError,
+    AcquireError, AcquireKeyError, Affinity, BuildError, Builder, Drain, DrainReport, InsertError, KeyError,
+    Lease, LeaseInfo, NoneEligible, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError, Peek,
+    Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler, Stats, Token, UpdateError,
+    WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};

@@ -10,7 +10,10 @@
 //! | `lend` | the yardsticks' trait |
 //! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
+//! | `deadlines` | how long leases may be held |
+//! | `drain` | waiting until leases have come back |
 //! | `query`, `stats` | looking |
+//! | `tick` | what time demands |
 //! | `error` | one error type per family |
 
 mod acquire;
@@ -18,6 +21,8 @@ mod affinity;
 mod batch;
 mod builder;
 mod core;
+mod deadlines;
+mod drain;
 mod error;
 mod filter;
 mod holds;
@@ -26,6 +31,7 @@ mod lease;
 mod lend;
 mod query;
 mod stats;
+mod tick;
 mod token;
 mod turn;
 mod update;
@@ -34,6 +40,8 @@ use std::{fmt, hash::BuildHasher};
 
 pub use affinity::Affinity;
 pub use builder::{Builder, Overflow};
+pub use deadlines::{LeaseInfo, Overdue};
+pub use drain::{Drain, DrainReport, Outstanding};
 pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
     ReleaseError, UpdateError, WeightsError,

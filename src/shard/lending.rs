@@ -238,6 +238,18 @@ impl<R: Resource> Locked<'_, R> {
         Garbage { node: self.release_if_spent(node, node.state.load()), value }
     }
 
+    /// Keeps the node for somebody who waits for it.
+    pub fn pin_node(&mut self, node: &Node<R>) {
+        self.owned(node, |owned| owned.pins += 1);
+    }
+
+    /// Undoes [`Locked::pin_node`].
+    pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
+        self.write();
+        self.owned(node, |owned| owned.pins -= 1);
+        Garbage { node: self.release_if_spent(node, node.state.load()), value: None }
+    }
+
     // Ranks and values.
 
     /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed

@@ -91,6 +91,23 @@ pub fn thread_hint() -> usize {
     1 + id.bytes().filter(u8::is_ascii_digit).fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
 }
 
+/// Waits to be woken through a condition variable, for at most `limit`. May wake for nothing.
+///
+/// In a model there is no time, and so no limit.
+pub fn wait_for<'a, T>(
+    alarm: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<std::time::Duration>,
+) -> MutexGuard<'a, T> {
+    use std::sync::PoisonError;
+    #[cfg(not(any(loom, shuttle)))]
+    if let Some(limit) = limit {
+        return alarm.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    let _ = limit;
+    alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.
 pub fn parallelism() -> usize {
     #[cfg(any(loom, shuttle))]
