@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use leasehold::{
-    Clock, ManualClock, Overflow, Scheduler, SelectShard, ShardView, SplitMix64, Strategy, Ties, Timestamp,
+    Builder, Clock, ManualClock, Overflow, Scheduler, SelectShard, ShardView, SplitMix64, Strategy, Ties,
+    Timestamp,
 };
 
 use super::resource::{Item, ModelHash, Site, probe};
@@ -123,6 +124,11 @@ impl Config {
     }
 
     pub fn build(&self, clock: &Arc<ManualClock>) -> Scheduler<Item, ModelHash> {
+        self.builder(clock).build().expect("settings in range")
+    }
+
+    /// For more settings than these.
+    pub fn builder(&self, clock: &Arc<ManualClock>) -> Builder<Item, ModelHash> {
         let mut builder = Scheduler::<Item>::builder()
             .shards(self.shards)
             .strategy(self.strategy())
@@ -136,6 +142,6 @@ impl Config {
         if let Some((max, overflow)) = self.max {
             builder = builder.max_resources(max, overflow);
         }
-        builder.build().expect("settings in range")
+        builder
     }
 }

@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `shutdown` | drains, deadlines and the end |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once |
 #![cfg(shuttle)]
@@ -23,6 +24,7 @@ mod common;
 mod driver;
 mod lookup;
 mod pinned;
+mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
