@@ -119,11 +119,14 @@ pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError, affinity_hash};
+#[cfg(not(any(loom, shuttle)))]
+pub use scheduler::ThreadTimer;
 pub use scheduler::{
-    AcquireError, AcquireKeyError, Affinity, BuildError, Builder, Drain, DrainReport, InsertError, KeyError,
-    Lease, LeaseInfo, NoneEligible, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError, Peek,
-    Reasons, Rejected, ReleaseError, Removed, ResourceState, Scheduler, Stats, Token, UpdateError,
-    WeightsError,
+    Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
+    BuildError, Builder, Drain, DrainReport, Fairness, InsertError, KeyError, Lease, LeaseInfo, Matching,
+    NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected,
+    ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Stats, Timer, Token, UpdateError,
+    WaitError, WaitStats, WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};

@@ -11,10 +11,11 @@ use super::{
     outcome_count,
     token::{Left, Ticket, Token, Tokens},
     turn::Turn,
+    wait::{Waiters, Work},
 };
 use crate::{
     lookup::{Guard, Map},
-    node::{self, Node, State, Value},
+    node::{self, Moved, Node, State, Value},
     outcome::Outcome,
     rank::Priority,
     resource::Resource,
@@ -52,6 +53,7 @@ pub struct Core<R: Resource> {
     /// How long leases may be held, if that is limited.
     pub limits: Option<Limits>,
     pub drains: Drains,
+    pub waiters: Waiters<R>,
 }
 
 /// The part of a lease that is the same for all kinds of guards.
@@ -71,7 +73,7 @@ unsafe impl<R: Resource> Send for Held<R> {}
 unsafe impl<R: Resource> Sync for Held<R> {}
 
 /// A resource whose load has changed, and which is to be ranked anew.
-struct Load<'a, R: Resource> {
+pub struct Load<'a, R: Resource> {
     node: NonNull<Node<R>>,
     state: State,
     guard: Pin<'a>,
@@ -188,10 +190,7 @@ impl<R: Resource> Core<R> {
     pub fn note_earliest(&self, shard: &Shard<R>) {
         let earliest = shard.face().earliest();
         if earliest != NEVER {
-            // AcqRel, and a read-modify-write even if it changes nothing: pairs with the swap in `thaw`.
-            // - we come first: the swap reads us, and the thaw that follows sees our shard's face;
-            // - the swap comes first: our value stands.
-            self.earliest.fetch_min(earliest, Ordering::AcqRel);
+            self.note(earliest);
         }
     }
 
@@ -212,7 +211,15 @@ impl<R: Resource> Core<R> {
     /// the next few.
     #[cold]
     pub fn thaw(&self, now: u64, wait: bool) {
-        // AcqRel: pairs with `note_earliest`; outcomes there.
+        let mut work = Work::new();
+        self.thaw_for(now, wait, &mut work);
+        self.run(work);
+    }
+
+    /// As [`thaw`](Self::thaw); what is warm goes to those who wait.
+    pub fn thaw_for(&self, now: u64, wait: bool, work: &mut Work<R>) {
+        let guard = self.pin();
+        // AcqRel: pairs with `note`; outcomes there.
         self.earliest.swap(NEVER, Ordering::AcqRel);
         let mut earliest = NEVER;
         for shard in &self.shards {
@@ -221,13 +228,20 @@ impl<R: Resource> Core<R> {
                     if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) };
                 if let Some(mut locked) = locked {
                     // A few at a time: neither the lock nor the caller is held up by how many are due.
-                    let _ = locked.thaw(now, THAW_AT_ONCE);
+                    let mut thawed = [None; THAW_AT_ONCE];
+                    let _ = locked.thaw(now, &mut thawed);
+                    drop(locked);
+                    if !self.waiters.gate().is_free() && !planted("wait_thaw_silent") {
+                        for node in thawed.into_iter().flatten() {
+                            self.offer_free(node, &guard, work);
+                        }
+                    }
                 }
             }
             earliest = earliest.min(shard.face().earliest());
         }
-        // AcqRel: as in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
-        self.earliest.fetch_min(earliest, Ordering::AcqRel);
+        // As in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
+        self.note(earliest);
     }
 
     // Returning.
@@ -353,8 +367,26 @@ impl<R: Resource> Core<R> {
             guard = Some(self.pin());
             locked = lock();
         }
+        if deadline.is_none() && !self.waiters.gate().is_free() {
+            drop(locked);
+            return self.give_back_waited(node, value, exclusive, outcome);
+        }
         let (garbage, moved) = locked.give_back(alive, value, deadline, outcome);
         drop(locked);
+        self.gave_back(shard, node, moved, garbage, guard)
+    }
+
+    /// What follows a return, with the lock free. The guard, which is older than the return, is for a rank that depends on
+    /// the load.
+    #[inline]
+    pub fn gave_back<'a>(
+        &'a self,
+        shard: &Shard<R>,
+        node: NonNull<Node<R>>,
+        moved: Moved,
+        garbage: Garbage<R>,
+        guard: Option<Pin<'a>>,
+    ) -> Option<Load<'a, R>> {
         if moved.to.is_remarkable() {
             self.remark(shard, node, moved.to);
         }
@@ -369,13 +401,14 @@ impl<R: Resource> Core<R> {
         if state.is_held(node::Hold::Cooling) {
             self.note_earliest(shard);
         }
-        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || state.is_removed()) {
+        let removed = state.is_removed() && !planted("drain_removed_silent");
+        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || removed) {
             self.drains.tell(node);
         }
     }
 
     /// Gives the resource the rank of its load after a return. Runs user code, maybe inside a `Drop`.
-    fn rerank_returned(&self, load: Option<Load<'_, R>>) {
+    pub fn rerank_returned(&self, load: Option<Load<'_, R>>) {
         let Some(Load { node, state, guard }) = load else { return };
         // SAFETY: rule 5 of `node`: the guard is older than the return, before which the node was not spent.
         #[allow(unsafe_code)]
@@ -470,7 +503,7 @@ impl<R: Resource> Core<R> {
 }
 
 /// Resources warmed up in one critical section.
-const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+pub const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// Members of a batch admitted in one critical section.
 /// Not less than what a filter is offered at a time: then none of those left behind is better than the ones offered. (In a
 /// model it is less, and no model asks for the best there.)

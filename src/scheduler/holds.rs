@@ -7,6 +7,7 @@ use crate::{
     node::{Hold, Node},
     resource::Resource,
     shard::{Count, Pin},
+    sync::planted,
 };
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
@@ -63,16 +64,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         R::Key: Borrow<Q>,
         Q: Hash + Eq + ToOwned + ?Sized,
     {
-        self.with_member(key, |core, node, _| {
+        self.with_member(key, |core, node, guard| {
             let shard = core.home(node);
             let moved = core.lock(shard).clear(node, hold, count).ok()?;
             if moved.to.is_held(Hold::Cooling) {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
             }
-            if hold == Hold::Draining && moved.from != moved.to {
+            if hold == Hold::Draining && moved.from != moved.to && !planted("drain_undrain_silent") {
                 core.drains.tell(NonNull::from(node));
             }
+            core.offer_node(node, guard);
             Some(moved.from != moved.to)
         })
     }

@@ -21,7 +21,7 @@ use crate::{
 /// the value stays as it was lent, and the return of a removed resource is a no-op but for the counts.
 ///
 /// A lease that is leaked (`mem::forget`) keeps its unit of capacity until somebody revokes it, see
-/// [`Builder::max_hold`](crate::Builder::max_hold), or for ever; its value, if superseded, is kept as long.
+/// [`Builder::max_hold`](crate::Builder::max_hold), or for ever; its value, if superseded, is kept while the scheduler lives.
 ///
 /// A lease that was revoked still reads its value, and its drop changes nothing: see [`is_revoked`](Lease::is_revoked).
 ///
@@ -49,12 +49,30 @@ impl<'s, R: Resource> Lease<'s, R> {
     #[inline]
     #[track_caller]
     pub(super) fn new(core: &'s Core<R>, lent: Lent<R>) -> Self {
-        let mut lease = Lease { core, held: Held::new(&lent) };
-        if let Some(limits) = &core.limits {
-            core.record(limits, &mut lease.held, Location::caller());
-        }
-        core.rerank_lent(&lease.held, lent.rank, lent.state);
+        Self::asked_at(core, lent, Location::caller())
+    }
+
+    /// As [`new`](Self::new), for somebody who has asked elsewhere.
+    #[inline]
+    pub(super) fn asked_at(core: &'s Core<R>, lent: Lent<R>, site: &'static Location<'static>) -> Self {
+        let mut lease = Self::bare(core, &lent);
+        lease.settle(&lent, site);
         lease
+    }
+
+    /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
+    #[inline]
+    pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {
+        Lease { core, held: Held::new(lent) }
+    }
+
+    /// Records it, if leases are, and ranks the resource by its new load.
+    #[inline]
+    pub(super) fn settle(&mut self, lent: &Lent<R>, site: &'static Location<'static>) {
+        if let Some(limits) = &self.core.limits {
+            self.core.record(limits, &mut self.held, site);
+        }
+        self.core.rerank_lent(&self.held, lent.rank, lent.state);
     }
 
     /// The same lease, no longer borrowing the scheduler. One reference count.

@@ -13,7 +13,7 @@
 //! | `deadlines` | how long leases may be held |
 //! | `drain` | waiting until leases have come back |
 //! | `query`, `stats` | looking |
-//! | `tick` | what time demands |
+//! | `wait` | waiting: the queue of threads and tasks; what time demands |
 //! | `error` | one error type per family |
 
 mod acquire;
@@ -31,10 +31,10 @@ mod lease;
 mod lend;
 mod query;
 mod stats;
-mod tick;
 mod token;
 mod turn;
 mod update;
+mod wait;
 
 use std::{fmt, hash::BuildHasher};
 
@@ -52,6 +52,12 @@ pub use query::{Peek, ResourceState};
 pub use stats::Stats;
 pub use token::{ParseTokenError, Token};
 pub use update::Removed;
+#[cfg(not(any(loom, shuttle)))]
+pub use wait::ThreadTimer;
+pub use wait::{
+    Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, Fairness, Matching, One, Request, Several, Timer,
+    WaitError, WaitStats,
+};
 
 use self::core::Core;
 use crate::{
@@ -115,7 +121,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Wait-free, idempotent: `true` for the one call that closed it. An acquisition that began before may still succeed.
     pub fn close(&self) -> bool {
         // AcqRel: Release pairs with the Acquire in `is_closed`; Acquire lets a second closer see what the first one did.
-        !self.core.closed.swap(true, Ordering::AcqRel)
+        let closed = !self.core.closed.swap(true, Ordering::AcqRel);
+        self.core.fail_everybody();
+        closed
     }
 
     /// Whether the scheduler is closed.

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use super::{Scheduler, error::Reasons};
+use super::{Scheduler, error::Reasons, wait::WaitStats};
 use crate::{
     node::Standing,
     resource::Resource,
@@ -83,6 +83,8 @@ pub struct Stats {
     /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
     /// dropped there: a gap tells.
     pub events_dropped: u64,
+    /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
+    pub waits: WaitStats,
 }
 
 /// How often the numbers are read again before they are given out as they are.
@@ -104,8 +106,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
 
     fn read_stats(&self) -> Stats {
         let core = &*self.core;
-        let mut stats =
-            Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
+        let mut stats = Stats {
+            strategy: core.selector.name().to_owned(),
+            closed: core.is_closed(),
+            waits: core.waiters.stats(),
+            ..Stats::default()
+        };
         let mut first = Some(0u64);
         let mut staged = false;
         for shard in &core.shards {

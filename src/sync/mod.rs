@@ -51,7 +51,7 @@ pub use {
 pub use {
     cell::{MutPtr, UnsafeCell},
     std::{
-        sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic},
         thread, thread_local,
     },
 };

@@ -112,7 +112,7 @@ impl Story {
 }
 
 fn spec(key: u8) -> Spec {
-    let capacity = if key % 2 == 0 { Capacity::Limited(2) } else { Capacity::Exclusive };
+    let capacity = if key.is_multiple_of(2) { Capacity::Limited(2) } else { Capacity::Exclusive };
     Spec { key, base: u64::from(key), slope: Slope::Rising, capacity, home: None }
 }
 

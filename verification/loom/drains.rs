@@ -261,6 +261,21 @@ fn drain_all_return_return() {
     });
 }
 
+/// A resource that was removed before is waited for as well.
+#[test]
+fn drain_all_of_removed() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let lease = leases.remove(0);
+        fleet.scheduler.remove(&0).expect("nobody else removes");
+        let other = spawn(&fleet, move |_| drop(lease));
+        assert!(fleet.scheduler.drain_all(Timestamp::MAX).is_drained());
+        assert_eq!(fleet.scheduler.stats().in_flight, 0);
+        other.join().expect("no panic");
+        settle(fleet, 0);
+    });
+}
+
 /// A newcomer is held by the sweep, or comes in held.
 #[test]
 fn drain_all_insert() {

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
 //! | `shutdown` | drains, deadlines and the end |
+//! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once |
 #![cfg(shuttle)]
@@ -28,6 +29,7 @@ mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
+mod waiting;
 
 /// Histories of random programs; the real threads' ones are in the `linearizability` target.
 #[test]

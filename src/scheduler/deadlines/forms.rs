@@ -13,7 +13,7 @@ use crate::{
         token::{Out, Token},
     },
     shard::Count,
-    sync::Timestamp,
+    sync::{Timestamp, planted},
 };
 
 impl<R: Resource> Core<R> {
@@ -33,7 +33,7 @@ impl<R: Resource> Core<R> {
 
     /// The recorded leases on resources that `wanted` says yes to, by address.
     pub fn holders(&self, now: u64, wanted: impl Fn(usize) -> bool) -> Vec<(usize, LeaseInfo<R::Key>)> {
-        let _guard = self.pin();
+        let _guard = if planted("hold_list_unpinned") { None } else { Some(self.pin()) };
         let mut found: Vec<_> = self
             .tokens
             .recorded()
@@ -55,7 +55,7 @@ impl<R: Resource> Core<R> {
                     continue;
                 }
                 info.revoked = true;
-            } else if self.tokens.notice(&out) {
+            } else if self.tokens.notice(&out) || planted("hold_noticed_twice") {
                 limits.saw_one();
             }
             found.push(info);

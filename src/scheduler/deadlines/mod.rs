@@ -55,7 +55,7 @@ use crate::{
     sync::{
         CachePadded, Timestamp,
         atomic::{AtomicU64, Ordering},
-        count,
+        count, planted,
     },
 };
 
@@ -140,7 +140,11 @@ impl<R: Resource> Core<R> {
         let deadline = self.after(hold);
         self.tokens.renew(slot, generation, deadline)?;
         // K4. AcqRel: outcomes in the module header.
-        limits.next.fetch_min(deadline, Ordering::AcqRel);
+        let before = limits.next.fetch_min(deadline, Ordering::AcqRel);
+        if deadline < before && limits.revokes() {
+            // Somebody who waits may sleep until the later moment.
+            self.alarm(deadline);
+        }
         Ok(())
     }
 
@@ -190,6 +194,9 @@ impl<R: Resource> Core<R> {
         std::mem::forget(again);
         // P3. AcqRel: as P1.
         limits.next.fetch_min(least, Ordering::AcqRel);
+        if planted("hold_next_late") {
+            limits.next.store(limits.deadline(now).min(least), Ordering::Release);
+        }
         revoked
     }
 
@@ -206,9 +213,20 @@ impl<R: Resource> Core<R> {
         true
     }
 
-    /// When overdue leases should be looked for next.
+    /// When overdue leases should be looked for next; [`NEVER`] if they are not taken back.
     pub fn next_reap(&self) -> u64 {
-        // Relaxed: a hint.
-        self.limits.as_ref().map_or(NEVER, |limits| limits.next.load(Ordering::Relaxed))
+        match &self.limits {
+            // Relaxed: a hint.
+            Some(limits) if limits.revokes() => limits.next.load(Ordering::Relaxed),
+            _ => NEVER,
+        }
+    }
+
+    /// What [`Scheduler::tick`](crate::Scheduler::tick) does for leases and drains. Answers when to come again.
+    pub fn tick_holders(&self, now: u64) -> u64 {
+        if let Some(limits) = &self.limits {
+            let _ = self.reap_due(limits, now);
+        }
+        self.drains.tick(now).min(self.next_reap())
     }
 }

@@ -73,7 +73,7 @@ pub use report::{DrainReport, Outstanding};
 use self::bell::Bell;
 use crate::{
     shard::NEVER,
-    sync::{Mutex, MutexGuard},
+    sync::{Mutex, MutexGuard, planted},
 };
 
 /// Who waits for which resource to be drained.
@@ -118,6 +118,9 @@ impl Drains {
             book.waiting.push(Waiting { id, node, deadline, bell });
             return None;
         };
+        if planted("drain_old_bell") {
+            return Some(bell);
+        }
         (waiting.node, waiting.deadline) = (node, deadline);
         Some(mem::replace(&mut waiting.bell, bell))
     }
@@ -146,7 +149,9 @@ impl Drains {
     }
 
     fn ring(&self, mut whom: impl FnMut(&Waiting) -> bool) {
-        let rung: Vec<Waiting> = self.book().waiting.extract_if(.., |waiting| whom(waiting)).collect();
+        let most = if planted("drain_one_rung") { 1 } else { usize::MAX };
+        let rung: Vec<Waiting> =
+            self.book().waiting.extract_if(.., |waiting| whom(waiting)).take(most).collect();
         for waiting in rung {
             waiting.bell.ring();
         }

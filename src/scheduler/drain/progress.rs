@@ -20,7 +20,7 @@ use crate::{
     resource::Resource,
     scheduler::core::Core,
     shard::NEVER,
-    sync::Arc,
+    sync::{Arc, planted},
 };
 
 /// A drain that is waited for as a task, on any runtime: [`Scheduler::drain_async`](crate::Scheduler::drain_async),
@@ -122,6 +122,13 @@ impl<R: Resource> Drain<R> {
             self.undrained.push(key);
         }
         self.left.pop();
+        self.unpin(node);
+    }
+
+    fn unpin(&self, node: NonNull<Node<R>>) {
+        if planted("drain_unpinned") {
+            return;
+        }
         let core = &*self.core;
         let garbage = core.home(self.node(node)).lock().unpin_node(self.node(node));
         core.retire(garbage);
@@ -135,6 +142,9 @@ impl<R: Resource> Drain<R> {
                 let before = self.core.drains.register(self.id, node, self.deadline, bell());
                 drop(before);
                 // D4.
+                if planted("drain_no_second_look") {
+                    return false;
+                }
                 found = self.look_at(node);
             }
             if matches!(found, Look::Out(_)) {
@@ -172,7 +182,7 @@ impl<R: Resource> Drain<R> {
         loop {
             let again = look();
             // While a resource drains its leases can only become fewer: the same number twice is the number in between.
-            if again == looks {
+            if again == looks || planted("drain_one_look") {
                 break;
             }
             looks = again;
@@ -222,9 +232,7 @@ impl<R: Resource> Drop for Drain<R> {
     fn drop(&mut self) {
         self.core.drains.leave(self.id);
         for node in mem::take(&mut self.left) {
-            let core = &*self.core;
-            let garbage = core.home(self.node(node)).lock().unpin_node(self.node(node));
-            core.retire(garbage);
+            self.unpin(node);
         }
     }
 }

