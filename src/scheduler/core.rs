@@ -305,8 +305,10 @@ impl<R: Resource> Core<R> {
             Ok(()) => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
             Err(_) => None,
         };
-        let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
-        self.retire(garbage);
+        if !planted("hold_unpinned") {
+            let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
+            self.retire(garbage);
+        }
         self.rerank_returned(load);
         ended
     }
@@ -491,6 +493,7 @@ impl<R: Resource> Core<R> {
             sum.leaving += tally.leaving;
         }
         assert_eq!(sum.members, u64::from(self.roster.members()), "the roster counts the members");
+        assert_eq!(self.drains.waiting(), 0, "nobody waits for a drain");
         let guard = self.pin();
         let by_key = self.map.iter(&guard).filter(|node| self.visible(node).is_some()).count();
         assert_eq!(by_key as u64, sum.members, "every member is found by key");

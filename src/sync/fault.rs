@@ -107,8 +107,9 @@ pub const WAITING: &[Missing] = &[
 #[cfg(leasehold_fault)]
 #[rustfmt::skip]
 pub const HOLDING: &[Missing] = &[
-    Missing { name: "hold_revoke_spent", model: "deadlines::revoke_return_redeem", what: "what has come back is revoked" },
+    Missing { name: "hold_revoke_spent", model: "deadlines::revoke_redeem_guarded", what: "what has come back is revoked" },
     Missing { name: "hold_entry_freed", model: "deadlines::revoke_return", what: "a revocation frees the entry of a guard" },
+    Missing { name: "hold_unpinned", model: "deadlines::revoke_remove", what: "a guard does not keep what may be taken back" },
     Missing { name: "hold_renewal_unseen", model: "deadlines::renew_reap", what: "a renewal does not change the word" },
     Missing { name: "hold_list_unchecked", model: "deadlines::list_return_lend", what: "an entry is listed as it was read" },
     Missing { name: "hold_list_unpinned", model: "deadlines::list_return_remove", what: "a key is read without a guard" },
@@ -121,7 +122,7 @@ pub const HOLDING: &[Missing] = &[
     Missing { name: "drain_newcomers_late", model: "drains::drain_all_insert", what: "newcomers drain only after the sweep" },
     Missing { name: "drain_one_rung", model: "drains::drain_drain_return", what: "only one who waits is told" },
     Missing { name: "drain_old_bell", model: "drains::poll_again_return", what: "the bell of an earlier poll is kept" },
-    Missing { name: "drain_one_look", model: "drains::report_return_return", what: "a report is read once" },
+    Missing { name: "drain_bell_left", model: "drains::cancel_return", what: "whoever gives up leaves its bell" },
 ];
 
 /// A mechanism that a fault leaves out.

@@ -83,6 +83,22 @@ fn revoke_redeem() {
     });
 }
 
+/// The token comes back beside its guard, which ends later.
+#[test]
+fn revoke_redeem_guarded() {
+    model(|| {
+        let (fleet, lease, token) = lent(Overdue::Report);
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.revoke(token));
+        let mine = fleet.scheduler.release(token);
+        let other = other.join().expect("no panic");
+        assert!(mine.is_ok() != other.is_ok(), "{mine:?}, {other:?}");
+        assert_eq!(lease.is_revoked(), other.is_ok());
+        lease.check();
+        assert_eq!(is_revoked(&lease.try_release()), other.is_ok());
+        settle(fleet, u64::from(other.is_ok()));
+    });
+}
+
 /// Guard, token and revocation at once.
 #[test]
 fn revoke_return_redeem() {

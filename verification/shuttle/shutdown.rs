@@ -171,6 +171,30 @@ fn a_shutdown_that_takes_back() {
     scenario_at_least("a_shutdown_that_takes_back", 0, || shut_down(Some(Overdue::Revoke)));
 }
 
+/// Two leases come back, one after the other: no report says that the first is out and the second is not.
+#[test]
+fn a_report_is_of_one_moment() {
+    scenario_at_least("a_report_is_of_one_moment", 0, || {
+        let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 1, by_load: false, room: 0 }));
+        let [zero, one] = [0, 1].map(|key| {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+            fleet.scheduler.acquire_key_owned(&key).expect("free")
+        });
+        // The sweep meets resource 0 first, and so does the report.
+        let drain = fleet.scheduler.drain_all_async();
+        let other = thread::spawn(move || {
+            drop(zero);
+            drop(one);
+        });
+        let keys: Vec<u8> = drain.report().outstanding.iter().map(|out| out.key).collect();
+        assert!([&[0, 1][..], &[1], &[]].contains(&keys.as_slice()), "{keys:?}");
+        drop(drain);
+        other.join().expect("no panic");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
 /// Resources come, go, drain and are lent again while somebody waits for the whole fleet, several times. Nobody hangs.
 #[test]
 fn drains_of_a_fleet_in_motion() {

@@ -12,13 +12,13 @@ use crate::{
         error::ReleaseError,
         token::{Out, Token},
     },
-    shard::Count,
+    shard::{Count, Pin},
     sync::{Timestamp, planted},
 };
 
 impl<R: Resource> Core<R> {
-    fn describe(&self, out: &Out<R>, now: u64) -> LeaseInfo<R::Key> {
-        let node = self.node_of(out);
+    fn describe(&self, out: &Out<R>, guard: &Pin<'_>, now: u64) -> LeaseInfo<R::Key> {
+        let node = self.node_of(out, guard);
         LeaseInfo {
             key: node.key().clone(),
             token: out.token,
@@ -33,13 +33,18 @@ impl<R: Resource> Core<R> {
 
     /// The recorded leases on resources that `wanted` says yes to, by address.
     pub fn holders(&self, now: u64, wanted: impl Fn(usize) -> bool) -> Vec<(usize, LeaseInfo<R::Key>)> {
-        let _guard = if planted("hold_list_unpinned") { None } else { Some(self.pin()) };
+        let mut guard = self.pin();
         let mut found: Vec<_> = self
             .tokens
             .recorded()
             .map(|out| (out.ticket.node.addr().get(), out))
             .filter(|&(address, _)| wanted(address))
-            .map(|(address, out)| (address, self.describe(&out, now)))
+            .map(|(address, out)| {
+                if planted("hold_list_unpinned") {
+                    guard = self.pin();
+                }
+                (address, self.describe(&out, &guard, now))
+            })
             .collect();
         found.sort_by_key(|(_, info)| info.since);
         found
@@ -47,9 +52,9 @@ impl<R: Resource> Core<R> {
 
     fn overdue(&self, limits: &Limits, now: u64) -> Vec<LeaseInfo<R::Key>> {
         let mut found = Vec::new();
-        let _guard = self.pin();
+        let guard = self.pin();
         for out in self.tokens.recorded().filter(|out| out.terms.deadline <= now) {
-            let mut info = self.describe(&out, now);
+            let mut info = self.describe(&out, &guard, now);
             if limits.revokes() {
                 if !self.revoke_overdue(limits, out) {
                     continue;

@@ -49,9 +49,10 @@ use super::{
     token::{Out, Terms, Ticket},
 };
 use crate::{
+    lookup::Guard,
     node::Node,
     resource::Resource,
-    shard::{Count, NEVER},
+    shard::{Count, NEVER, Pin},
     sync::{
         CachePadded, Timestamp,
         atomic::{AtomicU64, Ordering},
@@ -129,7 +130,9 @@ impl<R: Resource> Core<R> {
         let terms = Terms { since, deadline: limits.deadline(since), site };
         let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
         // The pin first: once the entry exists, its unit may be taken back at any time, and the guard still dereferences.
-        self.home(held.node()).lock().pin(held.node(), held.value);
+        if !planted("hold_unpinned") {
+            self.home(held.node()).lock().pin(held.node(), held.value);
+        }
         let token = self.tokens.mint(ticket, true, Some(terms));
         held.token = Some((token.slot(), token.generation()));
     }
@@ -148,12 +151,11 @@ impl<R: Resource> Core<R> {
         Ok(())
     }
 
-    /// The node of a recorded lease.
-    fn node_of<'g>(&self, out: &'g Out<R>) -> &'g Node<R> {
-        #[cfg(any(loom, shuttle))]
-        self.map.reclaim().witness(out.ticket.node.as_ptr());
-        // SAFETY: "Looking" in `token::table`: the unit was out after the pin of the caller, which still lives.
-        unsafe { out.ticket.node.as_ref() }
+    /// The node of a recorded lease, found under this guard.
+    fn node_of<'g>(&self, out: &Out<R>, guard: &'g Pin<'_>) -> &'g Node<R> {
+        guard.touch(out.ticket.node.as_ptr());
+        // SAFETY: "Looking" in `token::table`: the unit was out after the guard was taken.
+        unsafe { &*out.ticket.node.as_ptr() }
     }
 
     /// For an acquisition that has found nothing: whether something was taken back meanwhile.

@@ -125,8 +125,17 @@ impl Drains {
         Some(mem::replace(&mut waiting.bell, bell))
     }
 
+    /// How many wait.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
+    pub fn waiting(&self) -> usize {
+        self.book().waiting.len()
+    }
+
     /// Somebody does not wait any more.
     fn leave(&self, id: u64) {
+        if planted("drain_bell_left") {
+            return;
+        }
         let mut book = self.book();
         let left = book.waiting.iter().position(|waiting| waiting.id == id);
         let left = left.map(|index| book.waiting.swap_remove(index));
