@@ -73,6 +73,9 @@
 //! back. That is the reason for taking before searching. Its price: a unit for which the last taker has gone between H2 and H4
 //! counts as lent and returned once more.
 //!
+//! A unit that is handed on leaves its resource's load, and so its rank, as it was. One that is taken on behalf of a waiter from what is
+//! eligible adds to the load; the waiter ranks the resource anew when it picks the unit up.
+//!
 //! The same H4 to H6 serve every other source: an insertion, a batch, an update, a hold or a cooling that ends. There the
 //! change is made first, and then the resource is lent on behalf of whoever wants it, as long as it is eligible. A passer-by may
 //! come first in that moment: strictness holds for returns. Units that are in the hands of a waiter that is cancelled are

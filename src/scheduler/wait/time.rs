@@ -49,7 +49,7 @@ pub trait Timer: Send + Sync {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
 }
 
-impl<T: Timer + ?Sized> Timer for std::sync::Arc<T> {
+impl<T: Timer + ?Sized> Timer for Arc<T> {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
         (**self).call_after(after, call);
     }
@@ -63,7 +63,7 @@ impl<R: Resource> Core<R> {
         // - we come first: the swap reads us, and the thaw that follows sees our shard's face;
         // - the swap comes first: our value stands.
         self.earliest.fetch_min(moment, Ordering::AcqRel);
-        if !self.waiters.gate().is_free() {
+        if moment != NEVER && !self.waiters.gate().is_free() {
             self.alarm(moment);
         }
     }
