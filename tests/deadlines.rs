@@ -5,18 +5,21 @@
 
 use std::{
     collections::BTreeSet,
+    future::Future,
     mem,
     panic::Location,
+    pin::Pin,
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
 use leasehold::{
-    AcquireError, BuildError, Capacity, Entry, LeaseInfo, ManualClock, Outcome, Overdue, ReleaseError,
-    Scheduler, Timestamp, Token,
+    AcquireError, BuildError, Capacity, Entry, LeaseInfo, ManualClock, Outcome, Overdue, OwnedLease,
+    ReleaseError, Scheduler, Timestamp, Token,
 };
 
 type Fleet = Scheduler<Entry<u32, u32, String>>;
@@ -172,7 +175,8 @@ fn an_acquisition_that_finds_nothing_takes_back() {
 
 #[test]
 fn a_late_holder_disturbs_nobody() {
-    let ends: [fn(leasehold::OwnedLease<Entry<u32, u32, String>>) -> Option<ReleaseError>; 6] = [
+    type Late = OwnedLease<Entry<u32, u32, String>>;
+    let ends: [fn(Late) -> Option<ReleaseError>; 6] = [
         |late| {
             drop(late);
             None
@@ -393,11 +397,9 @@ fn threads_overstay_and_capacity_is_kept() {
                             let _ = lease.renew(LIMIT);
                         }
                         1 => std::thread::yield_now(),
-                        2 => {
-                            if round % 50 == 0 {
-                                mem::forget(lease);
-                                continue;
-                            }
+                        2 if round % 50 == 0 => {
+                            mem::forget(lease);
+                            continue;
                         }
                         _ => {}
                     }
@@ -430,4 +432,104 @@ fn threads_overstay_and_capacity_is_kept() {
     assert!(stats.revoked > 0 && stats.overdue >= stats.revoked, "{stats:?}");
     #[cfg(feature = "internals")]
     fleet.check_invariants();
+}
+
+// Those who wait.
+
+/// Polls once.
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn those_who_wait_are_recorded_with_their_place() {
+    let (fleet, _) = fleet(Overdue::Report, Capacity::Limited(20), 1);
+    let second = Duration::from_secs(1);
+    let first = line!() + 1;
+    let one = fleet.acquire_timeout(second).expect("free");
+    let two = fleet.acquire_key_deadline(&0, Timestamp::MAX).expect("free");
+    let mut three = fleet.acquire_async();
+    let mut four = fleet.acquire_where_async_owned(|_| true);
+    let five = fleet.acquire_many_timeout(2, second).expect("free");
+    let six = fleet.request().class(3).wait().expect("free");
+    let Poll::Ready(Ok(three)) = poll(&mut three) else { panic!("free") };
+    let Poll::Ready(Ok(four)) = poll(&mut four) else { panic!("free") };
+    let sites: Vec<u32> = fleet.leases().iter().map(|lease| lease.call_site.line()).collect();
+    let expected: BTreeSet<u32> = (first..first + 6).collect();
+    assert_eq!(
+        (sites.len(), sites.into_iter().collect()),
+        (7, expected),
+        "where it was asked for, not where it was polled"
+    );
+    drop((one, two, three, four, five, six));
+    assert_eq!(fleet.leases(), []);
+}
+
+#[test]
+fn what_is_revoked_goes_to_the_first_who_waits() {
+    let (fleet, clock) = fleet(Overdue::Revoke, Capacity::Exclusive, 1);
+    let mut late = fleet.acquire().expect("free");
+    let token = late.token();
+    let mut first = fleet.acquire_async();
+    let mut second = fleet.acquire_async();
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    fleet.revoke(token).expect("out");
+    assert!(fleet.acquire().is_err(), "it was never free in between");
+    assert!(poll(&mut second).is_pending());
+    let Poll::Ready(Ok(next)) = poll(&mut first) else { panic!("handed over") };
+    assert_eq!(next.value, late.value);
+    drop(late);
+    assert!(poll(&mut second).is_pending(), "a late drop hands nothing over");
+    clock.advance(LIMIT);
+    let _ = fleet.tick();
+    assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))), "time has taken it back");
+    assert!(next.is_revoked());
+}
+
+/// With the machine's clock: the thread that waits keeps the time, and nobody else does anything.
+#[test]
+fn a_thread_that_waits_takes_back_what_is_overdue() {
+    let limit = Duration::from_millis(20);
+    let fleet = Fleet::builder().max_hold(limit).overdue(Overdue::Revoke).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, "v".to_owned())).expect("new");
+    let start = Instant::now();
+    mem::forget(fleet.acquire().expect("free"));
+    let lease = fleet.acquire_timeout(Duration::from_secs(60)).expect("taken back");
+    assert!(start.elapsed() >= limit && start.elapsed() < Duration::from_secs(30));
+    // A renewal to an earlier moment reaches who sleeps until a later one.
+    let mut lease = lease;
+    lease.renew(Duration::from_secs(1 << 20)).expect("in time");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| fleet.acquire_timeout(Duration::from_secs(60)).map(drop));
+        while fleet.stats().waits.waited < 2 {
+            std::thread::yield_now();
+        }
+        lease.renew(limit).expect("in time");
+        waiting.join().expect("no panic").expect("taken back");
+    });
+    assert!(lease.is_revoked());
+}
+
+#[test]
+fn undraining_a_fleet_serves_those_who_wait() {
+    let (fleet, _) = fleet(Overdue::Report, Capacity::Exclusive, 2);
+    assert!(fleet.drain_all(Timestamp::ZERO).is_drained());
+    let mut waiting = [fleet.acquire_async(), fleet.acquire_async()];
+    assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_pending()));
+    fleet.insert(Entry::new(9, 0, "new".to_owned())).expect("new");
+    assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_pending()), "newcomers drain");
+    assert_eq!(fleet.undrain_all(), 3);
+    let mut lent: Vec<_> = waiting
+        .iter_mut()
+        .map(|waiting| match poll(waiting) {
+            Poll::Ready(Ok(lease)) => lease,
+            _ => panic!("served"),
+        })
+        .collect();
+    assert_eq!(lent.len(), 2);
+    // A drain waits for them, too.
+    let mut drain = fleet.drain_all_async();
+    assert!(poll(&mut drain).is_pending());
+    lent.clear();
+    assert!(matches!(poll(&mut drain), Poll::Ready(report) if report.is_drained()));
 }
