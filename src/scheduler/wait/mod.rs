@@ -48,7 +48,7 @@
 //!   waiter is served already.
 //! * M1 first: N2 sees what M1 has made eligible, and takes it.
 //!
-//! So N2 has to take each lock: a look at the published words would leave a gap. It is done once for each registration, and
+//! So N2 has to take each lock (for a named resource that of its home): a look at the published words would leave a gap. It is done once for each registration, and
 //! not at all by one who takes anything and finds another such waiter in the queue who has done it (*settled*): while that one
 //! is queued, everything eligible has a maker who is still in M3, and who will find either of them.
 //!
@@ -93,8 +93,9 @@
 //! # Filters
 //!
 //! Asked by whoever has something to offer, outside all locks. While asked, a filter is out of the queue's hands; who comes by
-//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. A panic is caught,
-//! ends that wait, and goes on in the waiter's own thread or task.
+//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. That look is a
+//! registration anew, with a ticket of its own: who has passed the waiter over may be before his H6, and must search again. A
+//! panic is caught, ends that wait, and goes on in the waiter's own thread or task.
 //!
 //! # Names
 //!
