@@ -128,14 +128,14 @@ pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError, affinity_hash};
-pub use scheduler::{
-    Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity, BuildError,
-    Builder, Fairness, InsertError, KeyError, Lease, Matching, NoneEligible, One, Overflow, OwnedLease,
-    ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler, Several,
-    Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError,
-};
 #[cfg(not(any(loom, shuttle)))]
 pub use scheduler::ThreadTimer;
+pub use scheduler::{
+    Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
+    BuildError, Builder, Fairness, InsertError, KeyError, Lease, Matching, NoneEligible, One, Overflow,
+    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState,
+    Scheduler, Several, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError,
+};
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};

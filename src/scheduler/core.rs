@@ -226,7 +226,7 @@ impl<R: Resource> Core<R> {
                     let mut thawed = [None; THAW_AT_ONCE];
                     let _ = locked.thaw(now, &mut thawed);
                     drop(locked);
-                    if !self.waiters.gate().is_free() {
+                    if !self.waiters.gate().is_free() && !planted("wait_thaw_silent") {
                         for node in thawed.into_iter().flatten() {
                             self.offer_free(node, &guard, work);
                         }

@@ -252,9 +252,13 @@ impl<R: Resource> Locked<'_, R> {
         Garbage { node: self.release_if_spent(node, node.state.load()), value }
     }
 
-    /// Keeps the node for somebody who waits for it.
-    pub fn pin_node(&mut self, node: &Node<R>) {
-        self.owned(node, |owned| owned.pins += 1);
+    /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
+    pub fn pin_node(&mut self, node: &Node<R>) -> bool {
+        let is_member = !node.state.load().is_removed() || planted("wait_pinned_late");
+        if is_member {
+            self.owned(node, |owned| owned.pins += 1);
+        }
+        is_member
     }
 
     /// Undoes [`Locked::pin_node`].

@@ -89,9 +89,9 @@ impl<R: Resource> Future for AcquireManyOwned<R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = std::task::ready!(self.0.poll(context));
         let core = &self.0.core;
-        Poll::Ready(ended.map(|units| {
-            leases(core, units).into_iter().map(|lease| lease.into_owned(core)).collect()
-        }))
+        Poll::Ready(
+            ended.map(|units| leases(core, units).into_iter().map(|lease| lease.into_owned(core)).collect()),
+        )
     }
 }
 

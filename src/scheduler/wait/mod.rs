@@ -141,7 +141,10 @@ use self::{
     queue::{Queue, QueueGuard},
     stats::Counts,
 };
+#[cfg(not(any(loom, shuttle)))]
 use super::core::Core;
+#[cfg(not(any(loom, shuttle)))]
+use crate::sync::Weak;
 use crate::{
     resource::Resource,
     sync::{
@@ -187,7 +190,7 @@ pub struct Waiters<R: Resource> {
     timer: Option<Box<dyn Timer>>,
     /// For the timer's calls.
     #[cfg(not(any(loom, shuttle)))]
-    core: crate::sync::Weak<Core<R>>,
+    core: Weak<Core<R>>,
 }
 
 impl<R: Resource> Waiters<R> {
@@ -200,14 +203,14 @@ impl<R: Resource> Waiters<R> {
             counts: Counts::default(),
             timer,
             #[cfg(not(any(loom, shuttle)))]
-            core: crate::sync::Weak::new(),
+            core: Weak::new(),
         }
     }
 
     /// Before the core is shared.
     #[cfg(not(any(loom, shuttle)))]
-    pub fn know_core(&mut self, core: &crate::sync::Weak<Core<R>>) {
-        self.core = crate::sync::Weak::clone(core);
+    pub fn know_core(&mut self, core: &Weak<Core<R>>) {
+        self.core = Weak::clone(core);
     }
 
     /// Who waits, roughly. See the module header for when that is enough.

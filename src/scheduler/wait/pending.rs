@@ -22,7 +22,7 @@ use crate::{
     resource::Resource,
     scheduler::{core::Core, error::AcquireError},
     shard::{Lent, NEVER},
-    sync::{Arc, Timestamp, atomic::Ordering},
+    sync::{Arc, Timestamp, atomic::Ordering, planted},
 };
 
 /// What is asked for.
@@ -75,7 +75,14 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     pub fn with_core<D: Deref<Target = Core<R>>>(mut self, core: D) -> Pending<D, R> {
         debug_assert!(matches!(self.state, State::Fresh), "before the first attempt");
         let wish = mem::replace(&mut self.wish, Wish::Best);
-        Pending { core, wish, class: self.class, until: self.until, state: State::Fresh, borrows: self.borrows }
+        Pending {
+            core,
+            wish,
+            class: self.class,
+            until: self.until,
+            state: State::Fresh,
+            borrows: self.borrows,
+        }
     }
 
     /// What it asks for, instead of what it asked for before.
@@ -158,7 +165,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
             Wish::Named(named) => {
                 let taken = core.take_named(named.node());
-                return taken.map(Units::one).map_err(|state| state.is_removed().then_some(WaitError::NotFound));
+                return taken
+                    .map(Units::one)
+                    .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
             }
             Wish::Many(count) => return try_many(core, *count),
             Wish::Refused(error) => return Err(Some(error.clone())),
@@ -190,9 +199,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Until::Never => NEVER,
             Until::At(moment) => moment.as_nanos(),
             // One less than "never": it is a moment, if a late one.
-            Until::After(after) => {
-                Timestamp::from_nanos(now).saturating_add(after).as_nanos().min(NEVER - 1)
-            }
+            Until::After(after) => Timestamp::from_nanos(now).saturating_add(after).as_nanos().min(NEVER - 1),
         };
         let want = match &self.wish {
             Wish::Best => Want::Best,
@@ -235,7 +242,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         };
         core.waiters.counts.began();
         self.state = State::Waiting(Arc::clone(&waiter));
-        if looks {
+        if looks && !planted("wait_no_look") {
             self.look_for(&waiter);
         }
         let core = &*self.core;
@@ -409,6 +416,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Drop for Pending<C, R> {
         if let State::Waiting(waiter) = &self.state {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {
+                GivenUp::InTime(_) if planted("wait_part_kept") => {}
+                GivenUp::TooLate(Look::Ready(_)) if planted("wait_unit_kept") => {}
+                GivenUp::TooLate(Look::Nudged(_)) if planted("wait_nudge_dropped") => {}
                 GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
                 GivenUp::TooLate(Look::Nudged(_)) => self.core.pass_nudge(),
                 // A payload nobody hears is user code.

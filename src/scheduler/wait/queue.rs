@@ -18,6 +18,7 @@ use crate::{
     sync::{
         Arc, MutexGuard,
         atomic::{AtomicU64, Ordering},
+        planted,
     },
 };
 
@@ -245,7 +246,7 @@ impl<R: Resource> Queue<R> {
         match &waiter.want {
             Want::Best | Want::Near(_) | Want::Many(_) => {
                 // A settled one is found by everybody who has something.
-                let settled = self.settled > 0;
+                let settled = self.settled > 0 || (planted("wait_lean_early") && !self.open.is_empty());
                 looks = !settled;
                 self.settled += usize::from(settled);
                 let open = Open { waiter: Arc::clone(waiter), missing: waiter.count(), settled };
@@ -296,7 +297,9 @@ impl<R: Resource> Queue<R> {
     pub fn contains(&self, waiter: &Waiter<R>) -> bool {
         let order = waiter.order;
         match &waiter.want {
-            Want::Best | Want::Near(_) | Want::Many(_) => self.collects(order) || self.open.contains_key(&order),
+            Want::Best | Want::Near(_) | Want::Many(_) => {
+                self.collects(order) || self.open.contains_key(&order)
+            }
             Want::Named(named) => self.keyed.contains_key(&(named.address(), order)),
             Want::Matching => self.picky.contains_key(&order),
         }
@@ -353,7 +356,7 @@ impl<R: Resource> Queue<R> {
                 continue;
             }
             if picky.filter.is_none() {
-                picky.missed = true;
+                picky.missed = !planted("wait_not_missed");
                 continue;
             }
             if accepted {
@@ -397,11 +400,17 @@ impl<R: Resource> Queue<R> {
         (Arc::clone(&open.waiter), None)
     }
 
-    /// Takes the filter of a waiter out to ask it. `None` if the waiter has left, or is being asked, and then will hear of it.
+    /// Takes the filter of a waiter out to look for something: a registration anew, because whoever has passed it over while it
+    /// was being asked may be about to give back what it wants. `None` if the waiter has left, or is being asked, and then
+    /// will hear of it.
     pub fn take_filter(&mut self, order: Order) -> Option<Filter<R>> {
         let picky = self.picky.get_mut(&order)?;
         let filter = picky.filter.take();
         picky.missed = filter.is_none();
+        if filter.is_some() {
+            self.ticket += u64::from(!planted("wait_same_ticket"));
+            picky.ticket = self.ticket;
+        }
         filter
     }
 
@@ -533,7 +542,11 @@ impl<R: Resource> Drop for QueueGuard<'_, R> {
     fn drop(&mut self) {
         let queue = &*self.queue;
         let is_open = queue.collector.is_some() || !queue.open.is_empty();
-        let word = if queue.len == 0 { 0 } else { queue.ticket << 1 | u64::from(is_open) };
+        let word = if queue.len == 0 || planted("wait_gate_shut") {
+            0
+        } else {
+            queue.ticket << 1 | u64::from(is_open)
+        };
         // Relaxed, both: written under the mutex only; readers are ordered by the shards' locks (module header).
         if self.gate.load(Ordering::Relaxed) != word {
             self.gate.store(word, Ordering::Relaxed);

@@ -107,10 +107,10 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
         let core = self.pending.core;
         let hash = self.scheduler.hasher.hash_one(key);
         let guard = core.pin();
-        let found = core.find(hash, key, &guard).map(|node| {
+        let found = core.find(hash, key, &guard).and_then(|node| {
             core.settle(node);
-            core.home(node).lock().pin_node(node);
-            Named::new(node)
+            let pinned = core.home(node).lock().pin_node(node);
+            pinned.then(|| Named::new(node))
         });
         drop(guard);
         self.pending.ask(found.map_or(Wish::Refused(WaitError::NotFound), Wish::Named));
@@ -207,7 +207,9 @@ impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send> Request<'s, R, S, Matching
     }
 }
 
-impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send + 'static> IntoFuture for Request<'s, R, S, Matching<F>> {
+impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send + 'static> IntoFuture
+    for Request<'s, R, S, Matching<F>>
+{
     type Output = Result<Lease<'s, R>, WaitError>;
     type IntoFuture = Acquire<'s, R>;
 

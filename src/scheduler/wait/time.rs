@@ -23,13 +23,10 @@
 
 use std::time::Duration;
 
-use super::{
-    error::WaitError,
-    serve::Work,
-    waiter::Waiter,
-};
+use super::{error::WaitError, serve::Work, waiter::Waiter};
+#[cfg(not(any(loom, shuttle)))]
+use crate::node::quietly;
 use crate::{
-    node::quietly,
     resource::Resource,
     scheduler::{Scheduler, core::Core},
     shard::NEVER,
@@ -99,7 +96,8 @@ impl<R: Resource> Core<R> {
                 core.ring(moment);
             }
         };
-        let _ = quietly(|| timer.call_after(Duration::from_nanos(moment.saturating_sub(now)), Box::new(call)));
+        let _ =
+            quietly(|| timer.call_after(Duration::from_nanos(moment.saturating_sub(now)), Box::new(call)));
     }
 
     #[cfg(any(loom, shuttle))]
@@ -154,8 +152,8 @@ impl<R: Resource> Core<R> {
         }
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
-            self.fail_all(overdue, |waiter| {
-                WaitError::TimedOut { waited: Duration::from_nanos(now.saturating_sub(waiter.since)) }
+            self.fail_all(overdue, |waiter| WaitError::TimedOut {
+                waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
             });
         }
         self.run(work);

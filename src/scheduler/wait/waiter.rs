@@ -10,7 +10,7 @@ use crate::{
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
-        wait_for,
+        planted, wait_for,
     },
 };
 
@@ -164,7 +164,14 @@ pub enum GivenUp<R: Resource> {
 struct Bell(Option<Waker>);
 
 impl<R: Resource> Waiter<R> {
-    pub fn new(want: Want<R>, order: Order, class: u8, deadline: u64, since: u64, waker: Option<Waker>) -> Self {
+    pub fn new(
+        want: Want<R>,
+        order: Order,
+        class: u8,
+        deadline: u64,
+        since: u64,
+        waker: Option<Waker>,
+    ) -> Self {
         Waiter {
             want,
             order,
@@ -173,7 +180,13 @@ impl<R: Resource> Waiter<R> {
             since,
             is_thread: waker.is_none(),
             keeps_time: AtomicBool::new(false),
-            cell: Mutex::new(Cell { phase: Phase::Waiting, units: Units::none(), filter: None, waker, poked: false }),
+            cell: Mutex::new(Cell {
+                phase: Phase::Waiting,
+                units: Units::none(),
+                filter: None,
+                waker,
+                poked: false,
+            }),
             alarm: Condvar::new(),
         }
     }
@@ -209,7 +222,7 @@ impl<R: Resource> Waiter<R> {
             drop(cell);
             // A thread may wait for its filter.
             self.ring(Bell(None));
-            return Err(lent);
+            return if planted("wait_unit_sunk") { Ok(()) } else { Err(lent) };
         }
         cell.units.push(lent);
         if cell.units.len() == self.count() {
@@ -264,7 +277,7 @@ impl<R: Resource> Waiter<R> {
 
     /// Wakes a thread to look after the time.
     pub fn poke(&self) {
-        self.cell().poked = true;
+        self.cell().poked = !planted("wait_not_poked");
         self.ring(Bell(None));
     }
 
@@ -281,7 +294,8 @@ impl<R: Resource> Waiter<R> {
         {
             let mut cell = self.cell();
             let found = cell.take();
-            if !matches!(found, Look::Waiting) || cell.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            if !matches!(found, Look::Waiting) || cell.waker.as_ref().is_some_and(|old| old.will_wake(waker))
+            {
                 return found;
             }
         }
