@@ -109,10 +109,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.redeem(token, deadline, count)
     }
 
-    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on. Leases stay valid, and
-    /// returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
+    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
+    /// stay valid, and returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
     ///
-    /// Wait-free, idempotent: `true` for the one call that closed it. An acquisition that began before may still succeed.
+    /// Blocking on the queue of those who wait, for a moment. Idempotent: `true` for the one call that closed it. An acquisition that
+    /// began before may still succeed.
     pub fn close(&self) -> bool {
         // AcqRel: Release pairs with the Acquire in `is_closed`; Acquire lets a second closer see what the first one did.
         let closed = !self.core.closed.swap(true, Ordering::AcqRel);

@@ -18,88 +18,25 @@ pub const FAULTS: &[(&str, &str)] = &[
 
 /// Faults of waiting, with the loom model that must find each: `verification/loom/faults`.
 #[cfg(leasehold_fault)]
+#[rustfmt::skip]
 pub const WAITING: &[Missing] = &[
-    Missing {
-        name: "wait_gate_shut",
-        model: "wait::register_release",
-        what: "a registration does not set the gate",
-    },
-    Missing {
-        name: "wait_no_look",
-        model: "wait_sources::include",
-        what: "a registration is not followed by a look",
-    },
-    Missing {
-        name: "wait_two_sections",
-        model: "wait::passer_by",
-        what: "a unit is eligible between return and hand-off",
-    },
-    Missing {
-        name: "wait_unit_kept",
-        model: "wait::cancel_release",
-        what: "a unit that has arrived dies with its future",
-    },
-    Missing {
-        name: "wait_unit_sunk",
-        model: "wait::cancel_release",
-        what: "a unit for one who has gone is swallowed",
-    },
-    Missing {
-        name: "wait_ticket_ignored",
-        model: "wait::filter_register_release",
-        what: "a search in vain gives back, whoever has come since",
-    },
-    Missing {
-        name: "wait_not_missed",
-        model: "wait::filter_missed",
-        what: "a filter that is being asked is passed over for good",
-    },
-    Missing {
-        name: "wait_same_ticket",
-        model: "wait::filter_register_release",
-        what: "one that was passed over looks again on its old ticket",
-    },
-    Missing {
-        name: "wait_pinned_late",
-        model: "wait_sources::remove_named_release",
-        what: "a node that is gone is pinned",
-    },
-    Missing {
-        name: "wait_no_offer",
-        model: "wait_sources::include",
-        what: "what becomes eligible is not offered",
-    },
-    Missing {
-        name: "wait_thaw_silent",
-        model: "wait_sources::thaw",
-        what: "what is warmed up is not offered",
-    },
+    Missing { name: "wait_gate_shut", model: "wait::register_release", what: "a registration does not set the gate" },
+    Missing { name: "wait_no_look", model: "wait_sources::include", what: "a registration is not followed by a look" },
+    Missing { name: "wait_two_sections", model: "wait::passer_by", what: "a unit is eligible between return and hand-off" },
+    Missing { name: "wait_unit_kept", model: "wait::cancel_release", what: "a unit that has arrived dies with its future" },
+    Missing { name: "wait_unit_sunk", model: "wait::cancel_release", what: "a unit for one who has gone is swallowed" },
+    Missing { name: "wait_ticket_ignored", model: "wait::filter_register_release", what: "a search in vain gives back, whoever has come since" },
+    Missing { name: "wait_not_missed", model: "wait::filter_missed", what: "a filter that is being asked is passed over for good" },
+    Missing { name: "wait_same_ticket", model: "wait::filter_register_release", what: "one that was passed over looks again on its old ticket" },
+    Missing { name: "wait_pinned_late", model: "wait_sources::remove_named_release", what: "a node that is gone is pinned" },
+    Missing { name: "wait_no_offer", model: "wait_sources::include", what: "what becomes eligible is not offered" },
+    Missing { name: "wait_thaw_silent", model: "wait_sources::thaw", what: "what is warmed up is not offered" },
     Missing { name: "wait_batch_silent", model: "wait_sources::batch", what: "a batch is not offered" },
-    Missing {
-        name: "wait_close_silent",
-        model: "wait_sources::close",
-        what: "a closed queue lets waiters in",
-    },
-    Missing {
-        name: "wait_removal_silent",
-        model: "wait_sources::remove_named",
-        what: "a removal does not fail those who wait for the resource",
-    },
-    Missing {
-        name: "wait_part_kept",
-        model: "wait::many_cancel",
-        what: "a part of several units dies with its future",
-    },
-    Missing {
-        name: "wait_lean_early",
-        model: "wait_sources::lean",
-        what: "one relies on another who has not looked",
-    },
-    Missing {
-        name: "wait_not_poked",
-        model: "wait_sources::cooling_return",
-        what: "a deadline is noted, and the timekeeper sleeps on",
-    },
+    Missing { name: "wait_close_silent", model: "wait_sources::close", what: "a closed queue lets waiters in" },
+    Missing { name: "wait_removal_silent", model: "wait_sources::remove_named", what: "a removal does not fail those who wait for the resource" },
+    Missing { name: "wait_part_kept", model: "wait::many_cancel", what: "a part of several units dies with its future" },
+    Missing { name: "wait_lean_early", model: "wait_sources::lean", what: "one relies on another who has not looked" },
+    Missing { name: "wait_not_poked", model: "wait_sources::cooling_return", what: "a deadline is noted, and the timekeeper sleeps on" },
     Missing { name: "wait_nudge_dropped", model: "wait::nudge_cancel", what: "a nudge dies with its future" },
 ];
 

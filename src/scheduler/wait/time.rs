@@ -63,7 +63,7 @@ impl<R: Resource> Core<R> {
         // - we come first: the swap reads us, and the thaw that follows sees our shard's face;
         // - the swap comes first: our value stands.
         self.earliest.fetch_min(moment, Ordering::AcqRel);
-        if !self.waiters.gate().is_free() {
+        if moment != NEVER && !self.waiters.gate().is_free() {
             self.alarm(moment);
         }
     }
