@@ -28,9 +28,8 @@ async fn main() -> Result<(), BoxError> {
     let keys = Arc::new(Scheduler::<Key>::builder().shards(1).build()?);
     keys.insert(Entry::new("gold", 1, "sk-1"))?;
     keys.insert(Entry::new("silver", 2, "sk-2"))?;
-    let mut service = ServiceBuilder::new()
-        .layer(LeaseLayer::new(&keys).classify(by_status))
-        .service(service_fn(provider));
+    let mut service =
+        ServiceBuilder::new().layer(LeaseLayer::new(&keys).classify(by_status)).service(service_fn(provider));
 
     let refused = service.ready().await?.call("hello").await?;
     assert_eq!(*refused, (429, "hello with sk-1".to_owned()));

@@ -100,7 +100,10 @@ fn readiness_waits_for_a_lease_and_a_clone_waits_for_its_own() {
     assert!(Service::<u32>::poll_ready(&mut third, &mut context()).is_pending());
     drop(response);
     assert!(Service::<u32>::poll_ready(&mut third, &mut context()).is_ready());
-    assert!(Service::<u32>::poll_ready(&mut third, &mut context()).is_ready(), "asking again takes no second lease");
+    assert!(
+        Service::<u32>::poll_ready(&mut third, &mut context()).is_ready(),
+        "asking again takes no second lease"
+    );
     assert_eq!(fleet.stats().in_flight, 1);
     drop(third);
     assert_eq!(ends(&fleet), (1, 0, 0, 0));
@@ -296,6 +299,22 @@ fn a_request_may_say_what_it_wants() {
     assert_eq!(*error.downcast::<WaitError>().unwrap(), WaitError::NotFound);
 }
 
+/// Counts those who work at the same time.
+struct Working(Arc<AtomicUsize>);
+
+impl Working {
+    fn begin(working: Arc<AtomicUsize>, most: &AtomicUsize) -> Self {
+        most.fetch_max(working.fetch_add(1, SeqCst) + 1, SeqCst);
+        Working(working)
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 #[test]
 fn many_clones_never_use_more_than_there_is() {
     const CALLS: usize = 400;
@@ -306,10 +325,10 @@ fn many_clones_never_use_more_than_there_is() {
         move |Leased { request, lease }: Request| {
             let (working, most) = (Arc::clone(&working), Arc::clone(&most));
             async move {
-                most.fetch_max(working.fetch_add(1, SeqCst) + 1, SeqCst);
-                tokio::task::yield_now().await;
-                working.fetch_sub(1, SeqCst);
+                // Dropped before the lease, also if the call is given up.
                 let _lease = lease;
+                let _working = Working::begin(working, &most);
+                tokio::task::yield_now().await;
                 if request.is_multiple_of(4) { Err(io::Error::other("a quarter")) } else { Ok(request) }
             }
         }
@@ -317,8 +336,7 @@ fn many_clones_never_use_more_than_there_is() {
     let service = LeaseLayer::new(&fleet).layer(work);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let failed = runtime.block_on(async {
-        let calls: Vec<_> =
-            (0..CALLS).map(|i| tokio::spawn(service.clone().oneshot(i as u32))).collect();
+        let calls: Vec<_> = (0..CALLS).map(|i| tokio::spawn(service.clone().oneshot(i as u32))).collect();
         let mut failed = 0;
         for (i, call) in calls.into_iter().enumerate() {
             // Some give up, whether they wait, work or are done.

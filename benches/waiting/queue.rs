@@ -81,15 +81,19 @@ async fn queue(pool: impl Pool) -> Outcome {
 
 pub fn run(report: &mut Report) {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
-    let outcomes: [Outcome; NAMES.len()] = runtime.block_on(async {
+    let outcomes: Vec<Outcome> = runtime.block_on(async {
         let (deadpool, bb8) = (peers::deadpool(SIZE).await, peers::bb8(SIZE).await);
-        let outcomes = tokio::join!(
+        let queues = [
             tokio::spawn(queue(peers::leasehold(SIZE, Fairness::Strict))),
             tokio::spawn(queue(peers::leasehold(SIZE, Fairness::Throughput))),
             tokio::spawn(queue(deadpool)),
             tokio::spawn(queue(bb8)),
-        );
-        <[_; NAMES.len()]>::from(outcomes).map(|outcome| outcome.expect("no panic"))
+        ];
+        let mut outcomes = Vec::new();
+        for queue in queues {
+            outcomes.push(queue.await.expect("no panic"));
+        }
+        outcomes
     });
     println!(
         "{:<24} {:>10} {:>10} {:>10} {:>10} {:>10}   ms",

@@ -5,10 +5,7 @@ use std::{fmt, hash::BuildHasher};
 use tower_layer::Layer;
 
 use super::{classify::ByResult, hold::WithResponse, service::LeaseService};
-use crate::{
-    AcquireOwned, Resource, Scheduler, Timestamp,
-    sync::Arc,
-};
+use crate::{AcquireOwned, Resource, Scheduler, Timestamp, sync::Arc};
 
 /// Where leases come from, with the type of the hasher forgotten.
 pub(super) trait Source<R: Resource>: Send + Sync {

@@ -117,6 +117,9 @@ impl<T: fmt::Debug, R: Resource, H, C> fmt::Debug for LeaseService<T, R, H, C> {
             State::Ready(_) => "ready",
             State::Refused(_) => "refused",
         };
-        f.debug_struct("LeaseService").field("inner", &self.inner).field("state", &state).finish_non_exhaustive()
+        f.debug_struct("LeaseService")
+            .field("inner", &self.inner)
+            .field("state", &state)
+            .finish_non_exhaustive()
     }
 }
