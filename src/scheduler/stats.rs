@@ -88,25 +88,24 @@ const TRIES: usize = 8;
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Counts of the whole fleet. Answers on a closed scheduler too.
     ///
-    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards and the name.
+    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards, the name and the histogram of
+    /// waits.
     pub fn stats(&self) -> Stats {
+        let mut stats = self.read_stats();
         for _ in 1..TRIES {
-            let stats = self.read_stats();
             if stats.consistent {
-                return stats;
+                break;
             }
+            stats = self.read_stats();
         }
-        self.read_stats()
+        stats.waits = self.core.waiters.stats();
+        stats
     }
 
     fn read_stats(&self) -> Stats {
         let core = &*self.core;
-        let mut stats = Stats {
-            strategy: core.selector.name().to_owned(),
-            closed: core.is_closed(),
-            waits: core.waiters.stats(),
-            ..Stats::default()
-        };
+        let mut stats =
+            Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
         let mut first = Some(0u64);
         let mut staged = false;
         for shard in &core.shards {

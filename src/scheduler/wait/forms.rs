@@ -74,7 +74,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             acquire_key_timeout acquire_key_deadline acquire_key_async acquire_key_async_owned [.key(key)];
         acquire_by_affinity, Lease<'_, R>, Acquire, AcquireOwned, [I: Hash + ?Sized], (id: &I), [], []:
             acquire_by_affinity_timeout acquire_by_affinity_deadline acquire_by_affinity_async acquire_by_affinity_async_owned [.affinity(id)];
-        acquire_where, Lease<'_, R>, Acquire, AcquireOwned, [F: FnMut(&R) -> bool + Send], (accepts: F), [], [F: 'static]:
+        acquire_where, Lease<'_, R>, Acquire, AcquireOwned, [F], (accepts: F), [F: FnMut(&R) -> bool + Send,], [F: 'static]:
             acquire_where_timeout acquire_where_deadline acquire_where_async acquire_where_async_owned [.matching(accepts)];
         acquire_many, Vec<Lease<'_, R>>, AcquireMany, AcquireManyOwned, [], (count: usize), [], []:
             acquire_many_timeout acquire_many_deadline acquire_many_async acquire_many_async_owned [.many(count)];

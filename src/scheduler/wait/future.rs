@@ -23,6 +23,22 @@ use crate::{
 ///
 /// # Cancel safety
 /// May be dropped at any moment. If a lease was already on its way, it goes to the next waiter.
+///
+/// ```
+/// use leasehold::{Entry, Scheduler};
+/// use std::{pin::pin, task::{Context, Waker}};
+///
+/// let scheduler = Scheduler::<Entry<u32, u32, ()>>::builder().build()?;
+/// scheduler.insert(Entry::new(1, 0, ()))?;
+/// let lease = scheduler.acquire()?;
+/// let mut first = pin!(scheduler.acquire_async());
+/// let mut context = Context::from_waker(Waker::noop());
+/// assert!(first.as_mut().poll(&mut context).is_pending());
+/// drop(lease);
+/// assert!(scheduler.acquire().is_err(), "it has gone to the first who waits, directly");
+/// assert!(first.poll(&mut context).is_ready());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire<'s, R: Resource>(pub(super) Pending<&'s Core<R>, R>);
 

@@ -48,7 +48,7 @@
 //!   waiter is served already.
 //! * M1 first: N2 sees what M1 has made eligible, and takes it.
 //!
-//! So N2 has to take each lock: a look at the published words would leave a gap. It is done once for each registration, and
+//! So N2 has to take each lock (for a named resource that of its home): a look at the published words would leave a gap. It is done once for each registration, and
 //! not at all by one who takes anything and finds another such waiter in the queue who has done it (*settled*): while that one
 //! is queued, everything eligible has a maker who is still in M3, and who will find either of them.
 //!
@@ -73,6 +73,9 @@
 //! back. That is the reason for taking before searching. Its price: a unit for which the last taker has gone between H2 and H4
 //! counts as lent and returned once more.
 //!
+//! A unit that is handed on leaves its resource's load, and so its rank, as it was. One that is taken on behalf of a waiter from what is
+//! eligible adds to the load; the waiter ranks the resource anew when it picks the unit up.
+//!
 //! The same H4 to H6 serve every other source: an insertion, a batch, an update, a hold or a cooling that ends. There the
 //! change is made first, and then the resource is lent on behalf of whoever wants it, as long as it is eligible. A passer-by may
 //! come first in that moment: strictness holds for returns. Units that are in the hands of a waiter that is cancelled are
@@ -90,8 +93,9 @@
 //! # Filters
 //!
 //! Asked by whoever has something to offer, outside all locks. While asked, a filter is out of the queue's hands; who comes by
-//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. A panic is caught,
-//! ends that wait, and goes on in the waiter's own thread or task.
+//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. That look is a
+//! registration anew, with a ticket of its own: who has passed the waiter over may be before his H6, and must search again. A
+//! panic is caught, ends that wait, and goes on in the waiter's own thread or task.
 //!
 //! # Names
 //!

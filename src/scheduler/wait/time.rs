@@ -49,7 +49,7 @@ pub trait Timer: Send + Sync {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
 }
 
-impl<T: Timer + ?Sized> Timer for std::sync::Arc<T> {
+impl<T: Timer + ?Sized> Timer for Arc<T> {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
         (**self).call_after(after, call);
     }
