@@ -35,7 +35,7 @@ use crate::{
     resource::Resource,
     shard::{Lent, Locked, NEVER, Shard},
     strategy::ShardView,
-    sync::{Timestamp, planted},
+    sync::Timestamp,
 };
 
 /// What came of trying one shard.
@@ -161,7 +161,7 @@ impl<R: Resource> Core<R> {
             }
             second = second.wrapping_add(shard.face().end_read());
         }
-        if first != second && !planted("none_at_one_look") {
+        if first != second {
             return None;
         }
         if earliest != NEVER {
@@ -250,6 +250,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             // Only a deadline stands in the way: it may have come.
             let now = core.now();
             result = core.lock(shard).lend_if_due(node, now);
+            if result.is_ok() {
+                // It may have more units.
+                core.offer_node(node, &guard);
+            }
         }
         let state = match result {
             Ok(lent) => return Ok(Lease::new(core, lent)),

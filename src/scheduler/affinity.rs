@@ -81,7 +81,7 @@ impl<R: Resource> Core<R> {
     }
 
     /// The shard of the ring, then the others in the id's own order.
-    fn lend_by_affinity(&self, hash: u64) -> Result<Lent<R>, AcquireError> {
+    pub(super) fn lend_by_affinity(&self, hash: u64) -> Result<Lent<R>, AcquireError> {
         open(self)?;
         self.thaw_due();
         loop {
@@ -105,7 +105,7 @@ impl<R: Resource> Core<R> {
     }
 
     /// The resource of a shard that an id is lent.
-    fn lend_of(&self, shard: &Shard<R>, hash: u64) -> Option<Lent<R>> {
+    pub(super) fn lend_of(&self, shard: &Shard<R>, hash: u64) -> Option<Lent<R>> {
         if self.affinity == Affinity::Shard {
             return self.lend_best(&mut self.lock(shard));
         }

@@ -119,9 +119,10 @@ impl<R: Resource> Core<R> {
         let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
         let committed =
             u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
+        let mut nodes = Vec::new();
         if committed {
             // The guard keeps them from now on.
-            members.0.drain(..).for_each(Seated::release);
+            nodes = members.0.drain(..).map(Seated::release).collect();
             // B5.
             for &i in &staged {
                 self.absorb(&self.shards[i]);
@@ -138,6 +139,15 @@ impl<R: Resource> Core<R> {
             Err(Rejected { returned: members.take_back(), error })
         };
         drop(turn);
+        // B5 has held the lock of each shard with a part of the batch: the gate is up to date. Filters may insert batches.
+        for node in nodes {
+            if self.waiters.gate().is_free() {
+                break;
+            }
+            // SAFETY: the guard, which is older than the batch, keeps it.
+            #[allow(unsafe_code)]
+            self.offer_node(unsafe { node.as_ref() }, &guard);
+        }
         drop(guard);
         outcome
     }

@@ -188,9 +188,9 @@ impl<R: Resource> Face<R> {
 
     /// Grows before a resource is admitted or its value is replaced: before the word's CAS.
     pub fn content(&self) -> u64 {
-        // Acquire: pairs with the Release of that CAS, through whatever told us of its effect; if it reads an older number,
-        // that CAS comes later.
-        self.content.load(Ordering::Acquire)
+        // Relaxed: whatever told us of that CAS's effect was read with Acquire and published after this number, so we read it
+        // or a later one. If we read an older one, nothing that we have seen comes after that CAS.
+        self.content.load(Ordering::Relaxed)
     }
 
     /// How many resources stand there.

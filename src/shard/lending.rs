@@ -7,7 +7,6 @@ use crate::{
     heap::Entry,
     node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
-    sync::planted,
 };
 
 /// One unit of capacity that was taken.
@@ -23,6 +22,10 @@ pub struct Lent<R: Resource> {
     /// Only one lease is allowed, so that the rank does not depend on the load.
     pub exclusive: bool,
 }
+
+// SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Lent<R> {}
 
 /// What nobody reaches any more: to be retired through a guard once the lock is free.
 #[must_use = "garbage that is not retired leaks"]
@@ -88,7 +91,7 @@ impl<R: Resource> Locked<'_, R> {
     pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
-        if !state.is_eligible() && !planted("lend_unchecked") {
+        if !state.is_eligible() {
             return Err(state);
         }
         self.write();
@@ -130,6 +133,15 @@ impl<R: Resource> Locked<'_, R> {
         let tie = if used { self.tie() } else { self.inner.ready.get(slot, position).tie() };
         let inner = &mut **self.inner;
         let _ = inner.ready.replace(position, Entry::new(rank, tie, slot), &mut inner.slots);
+    }
+
+    /// Whether a unit that is given back now could be lent at once.
+    pub fn would_be_eligible(&mut self, node: &Node<R>) -> bool {
+        let state = node.state.load();
+        let obstacle = state.standing();
+        matches!(obstacle, Standing::Eligible | Standing::AtCapacity)
+            && !state.is_held(Hold::Cooling)
+            && state.in_flight() <= self.details(node).limit
     }
 
     /// Gives back one unit of capacity that was lent with `value`. O(log n).
@@ -238,6 +250,22 @@ impl<R: Resource> Locked<'_, R> {
         Garbage { node: self.release_if_spent(node, node.state.load()), value }
     }
 
+    /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
+    pub fn pin_node(&mut self, node: &Node<R>) -> bool {
+        let is_member = !node.state.load().is_removed();
+        if is_member {
+            self.owned(node, |owned| owned.pins += 1);
+        }
+        is_member
+    }
+
+    /// Undoes [`Locked::pin_node`].
+    pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
+        self.write();
+        self.owned(node, |owned| owned.pins -= 1);
+        Garbage { node: self.release_if_spent(node, node.state.load()), value: None }
+    }
+
     // Ranks and values.
 
     /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed
@@ -272,8 +300,11 @@ impl<R: Resource> Locked<'_, R> {
         rank: u64,
         expected: Option<NonNull<Value<R>>>,
     ) -> Result<Revalued<R>, (Box<Value<R>>, Refused)> {
-        if expected.is_some_and(|expected| expected != node.value_ptr()) && !planted("update_blind") {
-            return Err((value, Refused(node.state.load())));
+        // As in `take`: a refusal must not look like a change.
+        let state = node.state.load();
+        let changed = expected.is_some_and(|expected| expected != node.value_ptr());
+        if changed || state.is_removed() {
+            return Err((value, Refused(state)));
         }
         self.write();
         self.face().touch_content();

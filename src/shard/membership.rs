@@ -123,17 +123,18 @@ impl<'s, R: Resource> Locked<'s, R> {
         }
     }
 
-    /// Warms up to `budget` resources whose deadline has come. Answers how many; less than `budget` means that no
-    /// further one is due.
-    pub fn thaw(&mut self, now: u64, budget: usize) -> usize {
+    /// Warms up resources whose deadline has come, as many as there are places for. Answers how many; fewer than places
+    /// means that no further one is due.
+    pub fn thaw(&mut self, now: u64, places: &mut [Option<&'s Node<R>>]) -> usize {
         let mut thawed = 0;
-        while thawed < budget
+        while thawed < places.len()
             && let Some(entry) = self.inner.cooling.peek_min()
             && entry.rank() <= now
         {
             let node = self.node_in(entry.slot());
             let cleared = self.clear(node, Hold::Cooling, Count::Warmed);
             debug_assert!(cleared.is_ok(), "a cooling node is a member");
+            places[thawed] = Some(node);
             thawed += 1;
         }
         thawed

@@ -12,8 +12,10 @@
 //! |---|---|
 //! | `spinlock` | exclusion, hand-over of what is guarded, the way to sleep |
 //! | `transitions` | each pair of transitions of one resource, and of insertion with them |
+//! | `affinity` | the ring that is built late; ids that belong to a resource |
 //! | `batch` | all or nothing, never in part |
 //! | `peek` | looking without a lock: publication and reclamation |
+//! | `next_batch` | a peek between two batches |
 //! | `none` | the honest "none" over two shards |
 //! | `filters` | the honest "none" of an acquisition with a filter |
 //! | `bounds` | a bounded fleet: refusal, eviction by a newcomer |
@@ -23,12 +25,15 @@
 //! | `ring` | the affinity ring: published, looked up |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
+//! | `wait` | waiting: returns against registrations and cancellations |
+//! | `wait_sources` | waiting: everything else that serves or ends a wait |
 //!
 //! `common` runs a model: two preemptions unless `LOOM_MAX_PREEMPTIONS` says otherwise; a model that is too dear for that
 //! states a bound of its own, which holds in the fast tier only.
 #![cfg(loom)]
 #![allow(unsafe_code, missing_docs, dead_code)]
 
+mod affinity;
 mod batch;
 mod bounds;
 #[path = "../linearizability/checker.rs"]
@@ -41,6 +46,7 @@ mod driver;
 mod events;
 mod filters;
 mod lookup;
+mod next_batch;
 mod none;
 mod peek;
 mod ring;
@@ -49,3 +55,5 @@ mod specification;
 mod spinlock;
 mod tokens;
 mod transitions;
+mod wait;
+mod wait_sources;

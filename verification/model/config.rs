@@ -123,6 +123,11 @@ impl Config {
     }
 
     pub fn build(&self, clock: &Arc<ManualClock>) -> Scheduler<Item, ModelHash> {
+        self.build_with_events(clock, 0)
+    }
+
+    /// With room for so many events per shard.
+    pub fn build_with_events(&self, clock: &Arc<ManualClock>, events: usize) -> Scheduler<Item, ModelHash> {
         let mut builder = Scheduler::<Item>::builder()
             .shards(self.shards)
             .strategy(self.strategy())
@@ -131,6 +136,7 @@ impl Config {
             .clock(ProbedClock(Arc::clone(clock)))
             .seed(self.seed)
             .expected_resources(self.expected)
+            .event_capacity(events)
             // The ring has checks of its own; a small one builds fast.
             .virtual_nodes(8);
         if let Some((max, overflow)) = self.max {

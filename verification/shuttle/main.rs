@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once |
 #![cfg(shuttle)]
@@ -26,6 +27,7 @@ mod pinned;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
+mod waiting;
 
 /// Histories of random programs; the real threads' ones are in the `linearizability` target.
 #[test]
