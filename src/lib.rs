@@ -41,6 +41,7 @@
 //! | to | use |
 //! |---|---|
 //! | lend | [`acquire`](Scheduler::acquire), [`acquire_key`](Scheduler::acquire_key), [`acquire_where`](Scheduler::acquire_where), [`acquire_excluding`](Scheduler::acquire_excluding), [`acquire_by_affinity`](Scheduler::acquire_by_affinity), [`acquire_many`](Scheduler::acquire_many); each also `_owned` |
+//! | wait | [`request`](Scheduler::request), [`acquire_timeout`](Scheduler::acquire_timeout), [`acquire_async`](Scheduler::acquire_async) and the same for each way to lend; [`tick`](Scheduler::tick) |
 //! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
 //! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`take_events`](Scheduler::take_events) |
 //! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
@@ -56,6 +57,8 @@
 //! * **No user code under a lock.** Not a comparison, a hash, a clone, a drop or a closure. Each callback may panic: every
 //!   lock is free then and no resource is lost. The one exception to "under no lock" is named at
 //!   [`insert_batch`](Scheduler::insert_batch): other batches wait while the keys' `Eq` runs.
+//! * **Fair waiting.** While somebody waits, what is returned goes to the first in order that it satisfies, directly. A wait that is
+//!   given up at any moment loses nothing.
 //! * **Exact counts.** [`Stats`] are counted where the change happens, not made of [`Event`]s. Events may find no room; each
 //!   that is dropped is counted, and shows as a gap in the sequence.
 //!
@@ -78,7 +81,7 @@
 //!
 //! # Limitations
 //!
-//! * Nothing waits: no queue of waiters, timeouts or `async`. No observers (events are taken out, not delivered), no metrics export, no
+//! * No observers (events are taken out, not delivered), no metrics export, no
 //!   worker pool. The
 //!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
 //! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
@@ -101,6 +104,7 @@
 pub mod baseline;
 mod events;
 mod heap;
+mod jump;
 mod lookup;
 mod node;
 mod outcome;
@@ -119,10 +123,13 @@ pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};
 pub use resource::{Capacity, Entry, Resource};
 pub use ring::{Ring, RingError, affinity_hash};
+#[cfg(not(any(loom, shuttle)))]
+pub use scheduler::ThreadTimer;
 pub use scheduler::{
-    AcquireError, AcquireKeyError, Affinity, BuildError, Builder, InsertError, KeyError, Lease, NoneEligible,
-    Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, ResourceState,
-    Scheduler, Stats, Token, UpdateError, WeightsError,
+    Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
+    BuildError, Builder, Fairness, InsertError, KeyError, Lease, Matching, NoneEligible, One, Overflow,
+    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState,
+    Scheduler, Several, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};
@@ -138,6 +145,9 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 pub mod internals {
     pub mod heap {
         pub use crate::heap::*;
+    }
+    pub mod jump {
+        pub use crate::jump::*;
     }
     pub mod lookup {
         pub use crate::lookup::*;

@@ -60,6 +60,15 @@ fn fleet(shards: usize, strategy: Strategy, capacity: Capacity) -> Fleet {
     fleet
 }
 
+/// What a future gives at its first poll.
+fn at_once<T, E: std::fmt::Debug>(future: impl Future<Output = Result<T, E>>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => output.expect("free"),
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
 type Path<'a> = Box<dyn FnMut(u64) + 'a>;
 
 fn none_on_hot_paths(fleet: &Fleet, what: &str) {
@@ -74,6 +83,14 @@ fn none_on_hot_paths(fleet: &Fleet, what: &str) {
         // Accepted among the first eight of a shard; otherwise the walk over the whole fleet allocates twice.
         ("acquire_where", Box::new(|_| drop(fleet.acquire_where(|entry| entry.key < 2_000).expect("free")))),
         ("acquire_excluding", Box::new(|i| drop(fleet.acquire_excluding(&[i as u32 % 7]).expect("free")))),
+        ("acquire_async", Box::new(|_| drop(at_once(fleet.acquire_async())))),
+        ("acquire_key_async", Box::new(|i| drop(at_once(fleet.acquire_key_async(&(i as u32 % 1_000)))))),
+        ("acquire_by_affinity_async", Box::new(|i| drop(at_once(fleet.acquire_by_affinity_async(&i))))),
+        ("acquire_async_owned", Box::new(|_| drop(at_once(fleet.acquire_async_owned())))),
+        (
+            "acquire_timeout",
+            Box::new(|_| drop(fleet.acquire_timeout(std::time::Duration::from_secs(1)).expect("free"))),
+        ),
         ("acquire_owned", Box::new(|_| drop(fleet.acquire_owned().expect("free")))),
         (
             "token",
@@ -156,6 +173,7 @@ fn allocations_are_where_they_are_documented() {
     let (most_roomy, mean_roomy) = insertion(&roomy, 0..50_000);
     println!("insert with room made ahead: {mean_roomy:.3} allocations on average, {most_roomy} at most");
     assert!(mean_roomy < 2.5, "{mean_roomy} allocations an insertion");
+    assert!(most_roomy <= 2, "{most_roomy} allocations in one insertion: no room was left to be made");
     // A refusal allocates no more than an insertion.
     let full = Fleet::builder().max_resources(1, Overflow::Reject).build().expect("in range");
     full.insert(Entry::new(0, 0, 0)).expect("room");

@@ -578,6 +578,15 @@ mod tests {
     }
 
     #[test]
+    fn debug_takes_the_word_apart() {
+        let state = admitted();
+        let _ = (state.lend(3), state.hold(Hold::Ejected));
+        let text = "State { generation: 0, in_flight: 1, standing: Ejected, flags: 0b00001000 }";
+        assert_eq!(format!("{:?}", state.load()), text);
+        assert_eq!(format!("{state:?}"), text);
+    }
+
+    #[test]
     fn generation_wraps_without_touching_the_rest() {
         let state = State { generation: u32::MAX, bits: flag::EXCLUDED | (5 << IN_FLIGHT_SHIFT) };
         let next = state.next_generation();

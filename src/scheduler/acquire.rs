@@ -250,6 +250,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             // Only a deadline stands in the way: it may have come.
             let now = core.now();
             result = core.lock(shard).lend_if_due(node, now);
+            if result.is_ok() {
+                // It may have more units.
+                core.offer_node(node, &guard);
+            }
         }
         let state = match result {
             Ok(lent) => return Ok(Lease::new(core, lent)),

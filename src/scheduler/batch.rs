@@ -16,13 +16,22 @@ use crate::{
     shard::Run,
 };
 
-/// The members so far. If they do not all get in, they are undone one by one.
+/// The members so far. If they do not all get in, they are undone one by one, the last one first: the next
+/// newcomers then take their slots in the order in which these had them.
 struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {
     /// The resources come back in the order in which they were given.
     fn take_back(&mut self) -> Vec<R> {
-        self.0.drain(..).map(Seated::take_back).collect()
+        let mut resources: Vec<R> = self.0.drain(..).rev().map(Seated::take_back).collect();
+        resources.reverse();
+        resources
+    }
+}
+
+impl<R: Resource> Drop for Members<'_, R> {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
     }
 }
 
@@ -110,9 +119,10 @@ impl<R: Resource> Core<R> {
         let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
         let committed =
             u32::try_from(count).is_ok_and(|count| self.roster.commit(number, count, max).is_ok());
+        let mut nodes = Vec::new();
         if committed {
             // The guard keeps them from now on.
-            members.0.drain(..).for_each(Seated::release);
+            nodes = members.0.drain(..).map(Seated::release).collect();
             // B5.
             for &i in &staged {
                 self.absorb(&self.shards[i]);
@@ -129,6 +139,15 @@ impl<R: Resource> Core<R> {
             Err(Rejected { returned: members.take_back(), error })
         };
         drop(turn);
+        // B5 has held the lock of each shard with a part of the batch: the gate is up to date. Filters may insert batches.
+        for node in nodes {
+            if self.waiters.gate().is_free() {
+                break;
+            }
+            // SAFETY: the guard, which is older than the batch, keeps it.
+            #[allow(unsafe_code)]
+            self.offer_node(unsafe { node.as_ref() }, &guard);
+        }
         drop(guard);
         outcome
     }

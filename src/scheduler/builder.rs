@@ -9,6 +9,7 @@ use super::{
     error::BuildError,
     token::Tokens,
     turn::Turn,
+    wait::{Fairness, Rules, Timer, Waiters},
 };
 use crate::{
     DefaultHashBuilder,
@@ -62,6 +63,8 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     virtual_nodes: u32,
     events: usize,
     affinity: Affinity,
+    rules: Rules,
+    timer: Option<Box<dyn Timer>>,
     marker: std::marker::PhantomData<fn() -> R>,
 }
 
@@ -80,6 +83,8 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
             events: 0,
             affinity: Affinity::default(),
+            rules: Rules::default(),
+            timer: None,
             marker: std::marker::PhantomData,
         }
     }
@@ -121,6 +126,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             virtual_nodes,
             events,
             affinity,
+            rules,
+            timer,
             marker,
         } = self;
         Builder {
@@ -136,6 +143,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             virtual_nodes,
             events,
             affinity,
+            rules,
+            timer,
             marker,
         }
     }
@@ -194,6 +203,43 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
+    /// Who gets what is returned while somebody waits. Default: [`Fairness::Strict`].
+    pub fn fairness(mut self, fairness: Fairness) -> Self {
+        self.rules.fairness = fairness;
+        self
+    }
+
+    /// How many later arrivals make up for one class of a [`Request`](super::Request). Default: 32.
+    ///
+    /// A waiter is overtaken by those of a class d above its own that arrive less than `d x ageing` arrivals after it, and by no
+    /// others: so by fewer than `255 x ageing` in any case. 0: classes do not matter.
+    pub fn ageing(mut self, arrivals: u32) -> Self {
+        self.rules.ageing = arrivals;
+        self
+    }
+
+    /// How many requests may wait at once; further ones are refused with
+    /// [`WaitError::QueueFull`](super::WaitError::QueueFull). Default: as many as memory allows.
+    pub fn max_waiters(mut self, max: usize) -> Self {
+        self.rules.max = max;
+        self
+    }
+
+    /// Whether a request is refused with [`WaitError::Shed`](super::WaitError::Shed), instead of waiting in vain, if it cannot meet
+    /// its deadline: because that is past, or because those of its class and above who wait already, and itself, would take longer
+    /// at the mean interval of recent hand-offs. Default: no.
+    pub fn shed_late(mut self, shed: bool) -> Self {
+        self.rules.shed_late = shed;
+        self
+    }
+
+    /// Wakes the scheduler when a moment has come, for tasks that wait. Default: none, and no thread; then a thread that waits keeps
+    /// the time for all, and if none does, [`tick`](Scheduler::tick) has to be called.
+    pub fn timer(mut self, timer: impl Timer + 'static) -> Self {
+        self.timer = Some(Box::new(timer));
+        self
+    }
+
     /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread. The affinity ring is built when it is first
     /// needed.
     ///
@@ -232,6 +278,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         for shard in &shards {
             shard.reserve(self.expected.div_ceil(shards.len()));
         }
+        let (rules, timer) = (self.rules, self.timer);
+        let waiters = Waiters::new(rules, timer);
         let core = Core {
             map: Map::with_capacity(self.expected),
             // Not from the seed: schedulers made alike must not take each other's tokens.
@@ -251,9 +299,24 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
             shards,
+            waiters,
         };
-        Ok(Scheduler { core: Arc::new(core), hasher: self.hasher })
+        Ok(Scheduler { core: share(core), hasher: self.hasher })
     }
+}
+
+/// A core that its timer's calls can find.
+#[cfg(not(any(loom, shuttle)))]
+fn share<R: Resource>(mut core: Core<R>) -> Arc<Core<R>> {
+    Arc::new_cyclic(|weak| {
+        core.waiters.know_core(weak);
+        core
+    })
+}
+
+#[cfg(any(loom, shuttle))]
+fn share<R: Resource>(core: Core<R>) -> Arc<Core<R>> {
+    Arc::new(core)
 }
 
 /// Room for events per shard at most.

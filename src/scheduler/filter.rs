@@ -48,7 +48,10 @@ struct Candidate<'g, R: Resource> {
 }
 
 impl<R: Resource> Core<R> {
-    fn lend_where(&self, accepts: &mut dyn FnMut(&Node<R>, &R) -> bool) -> Result<Lent<R>, AcquireError> {
+    pub(super) fn lend_where(
+        &self,
+        accepts: &mut dyn FnMut(&Node<R>, &R) -> bool,
+    ) -> Result<Lent<R>, AcquireError> {
         open(self)?;
         self.thaw_due();
         let guard = self.pin();
@@ -118,7 +121,11 @@ impl<R: Resource> Core<R> {
                 if let Some((best, _)) = due.min_by_key(|(candidate, _)| candidate.rank) {
                     // That one, now; the others of which the cooling is over have time.
                     match self.lend_candidate(best, Some(now)) {
-                        Some(lent) => return Ok(lent),
+                        Some(lent) => {
+                            // It may have more units.
+                            self.offer_node(best.node, &guard);
+                            return Ok(lent);
+                        }
                         None => continue,
                     }
                 }

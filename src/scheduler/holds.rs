@@ -50,13 +50,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         R::Key: Borrow<Q>,
         Q: Hash + Eq + ToOwned + ?Sized,
     {
-        self.with_member(key, |core, node, _| {
+        self.with_member(key, |core, node, guard| {
             let shard = core.home(node);
             let moved = core.lock(shard).clear(node, hold, count).ok()?;
             if moved.to.is_held(Hold::Cooling) {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
             }
+            core.offer_node(node, guard);
             Some(moved.from != moved.to)
         })
     }

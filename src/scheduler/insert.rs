@@ -82,9 +82,9 @@ impl<'a, R: Resource> Seated<'a, R> {
         Ok(())
     }
 
-    /// It gets in: the scheduler owns it now.
-    pub(super) fn release(mut self) {
-        self.node = None;
+    /// It gets in: the scheduler owns it now. A guard of the caller keeps it for him.
+    pub(super) fn release(mut self) -> NonNull<Node<R>> {
+        self.node.take().expect("until it is released or taken back")
     }
 
     /// It does not get in: the resource comes back, everything else is undone.
@@ -231,11 +231,13 @@ impl<R: Resource> Core<R> {
         };
         let admitted = self.lock(self.home(seated.node())).admit(seated.node());
         debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
-        // The guard keeps it from now on.
-        seated.release();
+        let node = seated.release();
         if let Some(evicted) = evicted {
             self.forget(evicted, &guard);
         }
+        // SAFETY: the guard, which is older than the admission, keeps it.
+        #[allow(unsafe_code)]
+        self.offer_node(unsafe { node.as_ref() }, &guard);
         Ok(())
     }
 

@@ -43,9 +43,21 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// Wraps what a shard has lent, and ranks the resource by its new load. If that panics, the lease is returned.
     #[inline]
     pub(super) fn new(core: &'s Core<R>, lent: Lent<R>) -> Self {
-        let lease = Lease { core, held: Held::new(&lent) };
-        core.rerank_lent(&lease.held, lent.rank, lent.state);
+        let lease = Self::unranked(core, &lent);
+        lease.rank(&lent);
         lease
+    }
+
+    /// Wraps what a shard has lent. The resource keeps the rank of the load before, until [`rank`](Self::rank).
+    #[inline]
+    pub(super) fn unranked(core: &'s Core<R>, lent: &Lent<R>) -> Self {
+        Lease { core, held: Held::new(lent) }
+    }
+
+    /// Ranks the resource by its new load.
+    #[inline]
+    pub(super) fn rank(&self, lent: &Lent<R>) {
+        self.core.rerank_lent(&self.held, lent.rank, lent.state);
     }
 
     /// The same lease, no longer borrowing the scheduler. One reference count.

@@ -11,6 +11,7 @@
 //! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
 //! | `query`, `stats` | looking |
+//! | `wait` | waiting: the queue of threads and tasks |
 //! | `error` | one error type per family |
 
 mod acquire;
@@ -29,6 +30,7 @@ mod stats;
 mod token;
 mod turn;
 mod update;
+mod wait;
 
 use std::{fmt, hash::BuildHasher};
 
@@ -44,6 +46,12 @@ pub use query::{Peek, ResourceState};
 pub use stats::Stats;
 pub use token::{ParseTokenError, Token};
 pub use update::Removed;
+#[cfg(not(any(loom, shuttle)))]
+pub use wait::ThreadTimer;
+pub use wait::{
+    Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, Fairness, Matching, One, Request, Several, Timer,
+    WaitError, WaitStats,
+};
 
 use self::core::Core;
 use crate::{
@@ -101,13 +109,16 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.redeem(token, deadline, count)
     }
 
-    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on. Leases stay valid, and
-    /// returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
+    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
+    /// stay valid, and returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
     ///
-    /// Wait-free, idempotent: `true` for the one call that closed it. An acquisition that began before may still succeed.
+    /// Blocking on the queue of those who wait, for a moment. Idempotent: `true` for the one call that closed it. An acquisition that
+    /// began before may still succeed.
     pub fn close(&self) -> bool {
         // AcqRel: Release pairs with the Acquire in `is_closed`; Acquire lets a second closer see what the first one did.
-        !self.core.closed.swap(true, Ordering::AcqRel)
+        let closed = !self.core.closed.swap(true, Ordering::AcqRel);
+        self.core.fail_everybody();
+        closed
     }
 
     /// Whether the scheduler is closed.

@@ -2,13 +2,8 @@
 
 use std::hash::BuildHasher;
 
-use super::{Scheduler, error::Reasons};
-use crate::{
-    node::Standing,
-    resource::Resource,
-    shard::Count,
-    sync::atomic::{Ordering, fence},
-};
+use super::{Scheduler, error::Reasons, wait::WaitStats};
+use crate::{node::Standing, resource::Resource, shard::Count};
 
 /// How the fleet stands, and what has happened so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +73,8 @@ pub struct Stats {
     /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
     /// dropped there: a gap tells.
     pub events_dropped: u64,
+    /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
+    pub waits: WaitStats,
 }
 
 /// How often the numbers are read again before they are given out as they are.
@@ -86,15 +83,18 @@ const TRIES: usize = 8;
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Counts of the whole fleet. Answers on a closed scheduler too.
     ///
-    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards and the name.
+    /// Wait-free: takes no lock, and reads at most eight times. O(shards). Allocates the list of shards, the name and the histogram of
+    /// waits.
     pub fn stats(&self) -> Stats {
+        let mut stats = self.read_stats();
         for _ in 1..TRIES {
-            let stats = self.read_stats();
             if stats.consistent {
-                return stats;
+                break;
             }
+            stats = self.read_stats();
         }
-        self.read_stats()
+        stats.waits = self.core.waiters.stats();
+        stats
     }
 
     fn read_stats(&self) -> Stats {
@@ -141,8 +141,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 *sum += face.count(count);
             }
         }
-        // Acquire fence: as in R3 of the face's protocol, for all shards at once.
-        fence(Ordering::Acquire);
+        // The fence of the first R3 comes after all R2 of all shards.
         let second = core.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
         // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
         stats.consistent = first == Some(second) && !staged;

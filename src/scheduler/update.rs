@@ -67,6 +67,7 @@ impl<R: Resource> Core<R> {
             self.note_earliest(shard);
         }
         self.retire(revalued.garbage);
+        self.offer_node(node, guard);
         let load_then = revalued.moved.to.in_flight();
         if limit != 1 && load_then != load {
             // Ours, or a later one, whose updater asks it as well.
@@ -81,6 +82,7 @@ impl<R: Resource> Core<R> {
     pub(super) fn forget(&self, node: &Node<R>, guard: &Pin<'_>) {
         // Somebody who wants to insert the key may have been faster.
         let _ = self.map.remove_item(node, guard);
+        self.fail_named(node);
         let garbage = self.home(node).lock().unlink(node);
         self.retire(garbage);
     }

@@ -23,6 +23,10 @@ pub struct Lent<R: Resource> {
     pub exclusive: bool,
 }
 
+// SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Lent<R> {}
+
 /// What nobody reaches any more: to be retired through a guard once the lock is free.
 #[must_use = "garbage that is not retired leaks"]
 pub struct Garbage<R: Resource> {
@@ -131,6 +135,15 @@ impl<R: Resource> Locked<'_, R> {
         let _ = inner.ready.replace(position, Entry::new(rank, tie, slot), &mut inner.slots);
     }
 
+    /// Whether a unit that is given back now could be lent at once.
+    pub fn would_be_eligible(&mut self, node: &Node<R>) -> bool {
+        let state = node.state.load();
+        let obstacle = state.standing();
+        matches!(obstacle, Standing::Eligible | Standing::AtCapacity)
+            && !state.is_held(Hold::Cooling)
+            && state.in_flight() <= self.details(node).limit
+    }
+
     /// Gives back one unit of capacity that was lent with `value`. O(log n).
     ///
     /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
@@ -235,6 +248,22 @@ impl<R: Resource> Locked<'_, R> {
         // The current value stays with its node.
         let value = unclaimed.filter(|&value| value != node.value_ptr());
         Garbage { node: self.release_if_spent(node, node.state.load()), value }
+    }
+
+    /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
+    pub fn pin_node(&mut self, node: &Node<R>) -> bool {
+        let is_member = !node.state.load().is_removed();
+        if is_member {
+            self.owned(node, |owned| owned.pins += 1);
+        }
+        is_member
+    }
+
+    /// Undoes [`Locked::pin_node`].
+    pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
+        self.write();
+        self.owned(node, |owned| owned.pins -= 1);
+        Garbage { node: self.release_if_spent(node, node.state.load()), value: None }
     }
 
     // Ranks and values.

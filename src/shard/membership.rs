@@ -21,6 +21,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is linked");
         self.face().touch_content();
         let moved = node.state.admit()?;
+        self.face().raise_slots(owned.slot + 1);
         // A staged node is not counted before it is visible.
         self.face().add_standing(Standing::Staged, 1);
         self.follow(node, moved, owned.limit, owned);
@@ -31,7 +32,6 @@ impl<'s, R: Resource> Locked<'s, R> {
     /// Gives `node` a slot. The caller has made room.
     pub fn seat(&mut self, node: &Node<R>) -> u32 {
         let slot = self.inner.slots.take(NonNull::from(node));
-        self.face().set_slots(self.inner.slots.used());
         self.owned(node, |owned| owned.slot = slot);
         slot
     }
@@ -123,17 +123,18 @@ impl<'s, R: Resource> Locked<'s, R> {
         }
     }
 
-    /// Warms up to `budget` resources whose deadline has come. Answers how many; less than `budget` means that no
-    /// further one is due.
-    pub fn thaw(&mut self, now: u64, budget: usize) -> usize {
+    /// Warms up resources whose deadline has come, as many as there are places for. Answers how many; fewer than places
+    /// means that no further one is due.
+    pub fn thaw(&mut self, now: u64, places: &mut [Option<&'s Node<R>>]) -> usize {
         let mut thawed = 0;
-        while thawed < budget
+        while thawed < places.len()
             && let Some(entry) = self.inner.cooling.peek_min()
             && entry.rank() <= now
         {
             let node = self.node_in(entry.slot());
             let cleared = self.clear(node, Hold::Cooling, Count::Warmed);
             debug_assert!(cleared.is_ok(), "a cooling node is a member");
+            places[thawed] = Some(node);
             thawed += 1;
         }
         thawed

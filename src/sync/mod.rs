@@ -49,7 +49,7 @@ pub use {
 pub use {
     cell::{MutPtr, UnsafeCell},
     std::{
-        sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic},
         thread, thread_local,
     },
 };
@@ -79,14 +79,39 @@ pub fn thread_hint() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// A number that tells the running thread from most others; the same thread always gets the same one.
-///
-/// In a model it is the thread's number, which repeats from run to run; loom's hash of a `ThreadId` does not.
 #[cfg(any(loom, shuttle))]
-pub fn thread_hint() -> usize {
-    let id = format!("{:?}", thread::current().id());
-    // Not 0, which means nobody where a hint names an owner.
-    1 + id.bytes().filter(u8::is_ascii_digit).fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
+pub use model::thread_hint;
+
+#[cfg(any(loom, shuttle))]
+mod model {
+    /// A number that tells the running thread from most others; the same thread always gets the same one.
+    ///
+    /// In a model it is the thread's number, which repeats from run to run; loom's hash of a `ThreadId` does not.
+    pub fn thread_hint() -> usize {
+        let id = format!("{:?}", super::thread::current().id());
+        // Not 0, which means nobody where a hint names an owner.
+        1 + id
+            .bytes()
+            .filter(u8::is_ascii_digit)
+            .fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
+    }
+}
+
+/// Waits to be woken through a condition variable, for at most `limit`. May wake for nothing.
+///
+/// In a model there is no time, and so no limit.
+pub fn wait_for<'a, T>(
+    alarm: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<std::time::Duration>,
+) -> MutexGuard<'a, T> {
+    use std::sync::PoisonError;
+    #[cfg(not(any(loom, shuttle)))]
+    if let Some(limit) = limit {
+        return alarm.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    let _ = limit;
+    alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.

@@ -52,8 +52,12 @@ impl Res {
     }
 
     pub fn again(&self, version: u8) -> Res {
+        self.again_with_units(version, self.units)
+    }
+
+    pub fn again_with_units(&self, version: u8, units: u8) -> Res {
         self.alive.fetch_add(1, SeqCst);
-        Res { version, seal: UnsafeCell::new(self.key), alive: self.alive.clone(), ..*self }
+        Res { version, units, seal: UnsafeCell::new(self.key), alive: self.alive.clone(), ..*self }
     }
 }
 

@@ -4,7 +4,7 @@
 use leasehold::{AcquireError, WeightsError, internals::sync::Arc};
 
 use crate::{
-    common::{model, race_then, steps},
+    common::{model, race, race_then, steps},
     driver::{
         Actor, Fleet, Setup,
         Step::{self, Release, ReleaseAfter},
@@ -189,4 +189,16 @@ fn close_redeem() {
             fleet.scheduler.release(token).expect("a return always lands");
         }
     });
+}
+
+/// Who is refused sees what the closer has done before.
+#[test]
+fn insert_close_refused_get() {
+    race(Setup::default(), Vec::new(), vec![steps(&[Insert(0), Close]), steps(&[Insert(1), Get(0)])]);
+}
+
+/// As before, who comes too late to close.
+#[test]
+fn insert_close_close_get() {
+    race(Setup::default(), Vec::new(), vec![steps(&[Insert(0), Close]), steps(&[Close, Get(0)])]);
 }

@@ -25,6 +25,8 @@
 //! | `ring` | the affinity ring: published, looked up |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
+//! | `wait` | waiting: returns against registrations and cancellations |
+//! | `wait_sources` | waiting: everything else that serves or ends a wait |
 //!
 //! `common` runs a model: two preemptions unless `LOOM_MAX_PREEMPTIONS` says otherwise; a model that is too dear for that
 //! states a bound of its own, which holds in the fast tier only.
@@ -53,3 +55,5 @@ mod specification;
 mod spinlock;
 mod tokens;
 mod transitions;
+mod wait;
+mod wait_sources;

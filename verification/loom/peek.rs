@@ -96,6 +96,35 @@ fn peek_batch_seen_by_key() {
     });
 }
 
+/// Who has found the batch by key has seen it committed: a peek must show it, staged, absorbed or in between.
+#[test]
+fn peek_batch_found_before() {
+    looking(Setup::default(), &[], &[InsertBatch(0, 1)], |fleet| {
+        if seen(fleet.scheduler.get(&0)).is_some() {
+            assert!(seen(fleet.scheduler.peek()).is_some(), "it stays");
+        }
+    });
+}
+
+/// It is due, or it is warm: at every instant a peek may show it.
+#[test]
+fn peek_warm_of_what_is_due() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        fleet.scheduler.cool(&0, SHORT).expect("a member");
+        fleet.clock.advance(SHORT);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.warm(&0).expect("a member"))
+        };
+        assert!(seen(fleet.scheduler.peek()).is_some(), "its cooling is over");
+        other.join().expect("no panic");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
 #[test]
 fn peek_update() {
     looking(Setup::default(), &[Insert(0)], &[UpdateWith(0)], |fleet| {

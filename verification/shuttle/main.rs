@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
 //! | `looking` | looks, filters and evictions while batches come and values change |
+//! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once, and the way back from what a failure prints |
 #![cfg(shuttle)]
@@ -28,6 +29,7 @@ mod pinned;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
+mod waiting;
 
 /// Histories of random programs; the real threads' ones are in the `linearizability` target.
 #[test]

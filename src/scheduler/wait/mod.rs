@@ -1,0 +1,247 @@
+//! Waiting: one queue of threads and tasks, fair, cancel-safe, with nothing lost.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `queue` | who waits, in which order; the gate |
+//! | `waiter` | one who waits: what is handed over, and how he is woken |
+//! | `serve` | a unit looks for a taker; a waiter looks for a unit |
+//! | `pending` | one request from its first attempt to its end, for threads and tasks alike |
+//! | `filter` | the filter of a waiter, run by whoever returns something |
+//! | `time` | deadlines, cooling, the timekeeper, [`Timer`] |
+//! | `timer` | a timer that is one thread |
+//! | `request`, `forms`, `future` | the public surface |
+//! | `error`, `stats` | what went wrong; what happened |
+//!
+//! # States of a waiter
+//!
+//! ```text
+//!             register                unit                      looks
+//!   (fresh) ------------> QUEUED ---------------> CLAIMED ----------------> READY --------> (done)
+//!                          |  ^                      |   delivered                   lease
+//!                          |  | nudge lost           | gone: the unit goes to the next
+//!                          |  +--- NUDGED <----------+ (Throughput only)
+//!                          |
+//!                          +--> FAILED   closed, removed (key), overdue, a panic of the filter
+//!                          +--> GONE     cancelled: dropped, timed out
+//! ```
+//!
+//! `QUEUED` is membership in the queue, guarded by its mutex. **Whoever takes a waiter out of the queue, and nobody else, may
+//! end its wait.** The rest is the waiter's phase, behind a mutex of the waiter's own. No two of these mutexes, and none of
+//! them and a shard's lock, are ever held together; no user code, filter or waker runs under any of them.
+//!
+//! # The gate
+//!
+//! One word beside the queue, written under its mutex: 0 if nobody waits, else the ticket of the latest registration and
+//! whether somebody waits who takes anything. All that the rest of the scheduler pays for waiting is one Relaxed load of
+//! it: made with the home shard's lock held, or after it was held.
+//!
+//! ```text
+//! waiter                                         maker (whoever makes a resource eligible)
+//!   N1  queue mutex: insert, gate := ticket        M1  home lock: the change
+//!   N2  each shard's lock, one after another:      M2  in it or after it: load gate; 0: nobody waits
+//!       look, take                                 M3  not 0: look for a taker
+//! ```
+//!
+//! Why that needs no fence: N2 and M1 hold the same lock, in one order or the other.
+//!
+//! * N2 first: the gate's store comes before M2's load, through the lock. M2 sees this ticket or a later word, 0 only if the
+//!   waiter is served already.
+//! * M1 first: N2 sees what M1 has made eligible, and takes it.
+//!
+//! So N2 has to take each lock (for a named resource that of its home): a look at the published words would leave a gap. It is done once for each registration, and
+//! not at all by one who takes anything and finds another such waiter in the queue who has done it (*settled*): while that one
+//! is queued, everything eligible has a maker who is still in M3, and who will find either of them.
+//!
+//! # Direct hand-off
+//!
+//! A unit that comes back while somebody waits is given back and taken again **in one critical section** of its home lock:
+//! it is never eligible for a moment, so no passer-by can have it. It is *in hand* then, a lease as any other, and looks for
+//! a taker:
+//!
+//! ```text
+//! H1  home lock: gate 0, or known that nobody wants it: give back, done. Not eligible afterwards (held, removed, above a
+//!     lowered limit): give back, done
+//! H2  somebody takes anything (a bit of the gate says so): give back and take, in this critical section; on to H4
+//! H3  only filters and names wait: ask them about the present value; nobody: note the ticket, back to H1; somebody: as H2
+//! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it
+//! H5  deliver: the waiter's mutex: store the unit, READY, wake. It is gone: on with H4
+//! H6  nobody in H4: home lock: give back if the gate is 0 or still has the ticket of H4; else somebody has registered
+//!     since, who may have passed this shard before: on with H4, asking the newcomers only
+//! ```
+//!
+//! Nothing can go wrong between H4 and H5, for the unit is lent already: so nobody who has left the queue ever has to be put
+//! back. That is the reason for taking before searching. Its price: a unit for which the last taker has gone between H2 and H4
+//! counts as lent and returned once more.
+//!
+//! A unit that is handed on leaves its resource's load, and so its rank, as it was. One that is taken on behalf of a waiter from what is
+//! eligible adds to the load; the waiter ranks the resource anew when it picks the unit up.
+//!
+//! The same H4 to H6 serve every other source: an insertion, a batch, an update, a hold or a cooling that ends. There the
+//! change is made first, and then the resource is lent on behalf of whoever wants it, as long as it is eligible. A passer-by may
+//! come first in that moment: strictness holds for returns. Units that are in the hands of a waiter that is cancelled are
+//! returned, which is again H1.
+//!
+//! # Order
+//!
+//! By arrival, less `class x ageing` ([`Builder::ageing`](super::Builder::ageing)); equal ones by arrival. A static total order:
+//! a waiter is overtaken by later arrivals only if they are of a higher class, d classes above it, and then by fewer than
+//! `d x ageing` of them: those that arrive less than `d x ageing` after it. So nobody starves.
+//!
+//! `acquire_many` collects. From its first unit on it stands before everybody, so that at most one waiter holds a part and
+//! wants more: no two wait for each other.
+//!
+//! # Filters
+//!
+//! Asked by whoever has something to offer, outside all locks. While asked, a filter is out of the queue's hands; who comes by
+//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. That look is a
+//! registration anew, with a ticket of its own: who has passed the waiter over may be before his H6, and must search again. A
+//! panic is caught, ends that wait, and goes on in the waiter's own thread or task.
+//!
+//! # Names
+//!
+//! A waiter for one resource keeps the node by a pin (`node`, rule 5) as long as it waits, so the queue may hold its
+//! address. A removal fails the waiters of the node before it forgets it; one that registers at the same time finds the node
+//! removed in its N2.
+//!
+//! # Cancellation
+//!
+//! The waiter leaves the queue, and that was all; or somebody has claimed it: its phase becomes `GONE`, and the deliverer, or
+//! the canceller if the unit is there already, sends the unit on. Nobody waits for anybody, with one exception: a filter that
+//! borrows (blocking forms only) must be back before its owner's call returns.
+//!
+//! # Departures from the first design
+//!
+//! * The queue and the waiters have mutexes, not spinlocks: an entry is allocated in the queue's, and a condition variable
+//!   wakes threads, so that no stray wake-up token is left with the user's thread.
+//! * The unit is taken before a taker is claimed, not after: see above.
+//! * Other sources offer the very resource that has changed, instead of looking through all shards for each waiter.
+
+mod error;
+mod filter;
+mod forms;
+mod future;
+mod pending;
+mod queue;
+mod request;
+mod serve;
+mod stats;
+mod time;
+mod timer;
+mod waiter;
+
+pub use error::WaitError;
+pub use future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned};
+pub use queue::Gate;
+pub use request::{Matching, One, Request, Several};
+pub use serve::Work;
+pub use stats::WaitStats;
+pub use time::Timer;
+#[cfg(not(any(loom, shuttle)))]
+pub use timer::ThreadTimer;
+
+use std::fmt;
+
+use self::{
+    queue::{Queue, QueueGuard},
+    stats::Counts,
+};
+#[cfg(not(any(loom, shuttle)))]
+use super::core::Core;
+#[cfg(not(any(loom, shuttle)))]
+use crate::sync::Weak;
+use crate::{
+    resource::Resource,
+    sync::{
+        CachePadded, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Who gets what is returned while somebody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fairness {
+    /// The first waiter that it satisfies, directly: it is never eligible in between. Every waiting form queues behind those
+    /// who wait already.
+    #[default]
+    Strict,
+    /// Whoever comes first: it becomes eligible, and the first waiter that it satisfies is woken to try for itself. More gets
+    /// done while threads are slow to wake; no bound on how long one waits.
+    Throughput,
+}
+
+/// Settings of the waiters.
+#[derive(Debug)]
+pub struct Rules {
+    pub fairness: Fairness,
+    /// Arrivals that make up for one class.
+    pub ageing: u32,
+    pub max: usize,
+    pub shed_late: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules { fairness: Fairness::default(), ageing: 32, max: usize::MAX, shed_late: false }
+    }
+}
+
+/// All who wait for something of one scheduler.
+pub struct Waiters<R: Resource> {
+    gate: CachePadded<AtomicU64>,
+    queue: Mutex<Queue<R>>,
+    rules: Rules,
+    counts: Counts,
+    timer: Option<Box<dyn Timer>>,
+    /// For the timer's calls.
+    #[cfg(not(any(loom, shuttle)))]
+    core: Weak<Core<R>>,
+}
+
+impl<R: Resource> Waiters<R> {
+    /// Nobody yet.
+    pub fn new(rules: Rules, timer: Option<Box<dyn Timer>>) -> Self {
+        Waiters {
+            gate: CachePadded::new(AtomicU64::new(0)),
+            queue: Mutex::new(Queue::new(rules.ageing)),
+            rules,
+            counts: Counts::default(),
+            timer,
+            #[cfg(not(any(loom, shuttle)))]
+            core: Weak::new(),
+        }
+    }
+
+    /// Before the core is shared.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn know_core(&mut self, core: &Weak<Core<R>>) {
+        self.core = Weak::clone(core);
+    }
+
+    /// Who waits, roughly. See the module header for when that is enough.
+    #[inline]
+    pub fn gate(&self) -> Gate {
+        // Relaxed: ordered by the shard's lock against N1; both outcomes are in the module header.
+        Gate::new(self.gate.load(Ordering::Relaxed))
+    }
+
+    fn queue(&self) -> QueueGuard<'_, R> {
+        // No code that can panic in the middle of a change runs under it.
+        let queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        QueueGuard::new(queue, &self.gate)
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> WaitStats {
+        self.counts.read()
+    }
+
+    fn is_strict(&self) -> bool {
+        self.rules.fairness == Fairness::Strict
+    }
+}
+
+impl<R: Resource> fmt::Debug for Waiters<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiters").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}

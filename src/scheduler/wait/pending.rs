@@ -1,0 +1,456 @@
+//! One request from its first attempt to its end, for threads and tasks alike.
+
+use std::{
+    any::Any,
+    mem,
+    ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use super::{
+    error::WaitError,
+    filter::Filter,
+    queue::Left,
+    serve::Work,
+    stats::Ending,
+    waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
+};
+use crate::{
+    node::quietly,
+    resource::Resource,
+    scheduler::{core::Core, error::AcquireError},
+    shard::{Lent, NEVER},
+    sync::{Arc, Timestamp, atomic::Ordering},
+};
+
+/// What is asked for.
+pub enum Wish<R: Resource> {
+    Best,
+    Near(u64),
+    /// Pinned until the request ends.
+    Named(Named<R>),
+    /// The filter is here before and after the wait.
+    Matching(Option<Filter<R>>),
+    Many(usize),
+    /// Nothing that could be had.
+    Refused(WaitError),
+}
+
+/// How long somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    Never,
+    At(Timestamp),
+    /// From the first attempt on.
+    After(Duration),
+}
+
+enum State<R: Resource> {
+    Fresh,
+    Waiting(Arc<Waiter<R>>),
+    Done,
+}
+
+type Ended<R> = Result<Units<R>, WaitError>;
+
+/// A request. Dropped at any moment, it leaves nothing behind: neither a unit nor a wake-up nor a pin.
+pub struct Pending<C: Deref<Target = Core<R>>, R: Resource> {
+    pub core: C,
+    pub wish: Wish<R>,
+    pub class: u8,
+    pub until: Until,
+    state: State<R>,
+    /// The filter borrows: it must be here again when this is dropped.
+    pub borrows: bool,
+}
+
+impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
+    pub fn new(core: C) -> Self {
+        Pending { core, wish: Wish::Best, class: 0, until: Until::Never, state: State::Fresh, borrows: false }
+    }
+
+    /// The same request, with its core held in another way.
+    pub fn with_core<D: Deref<Target = Core<R>>>(mut self, core: D) -> Pending<D, R> {
+        debug_assert!(matches!(self.state, State::Fresh), "before the first attempt");
+        let wish = mem::replace(&mut self.wish, Wish::Best);
+        Pending {
+            core,
+            wish,
+            class: self.class,
+            until: self.until,
+            state: State::Fresh,
+            borrows: self.borrows,
+        }
+    }
+
+    /// What it asks for, instead of what it asked for before.
+    pub fn ask(&mut self, wish: Wish<R>) {
+        self.unpin();
+        self.wish = wish;
+    }
+
+    /// Waits, as a task.
+    #[inline]
+    pub fn poll(&mut self, context: &Context<'_>) -> Poll<Ended<R>> {
+        let waker = context.waker();
+        if matches!(self.state, State::Fresh)
+            && let Some(ended) = self.begin(Some(waker))
+        {
+            return Poll::Ready(self.end(ended));
+        }
+        self.poll_again(waker)
+    }
+
+    #[cold]
+    fn poll_again(&mut self, waker: &Waker) -> Poll<Ended<R>> {
+        if let Some(ended) = self.check(Some(waker)) {
+            return Poll::Ready(self.end(ended));
+        }
+        let deadline = self.waiter().deadline;
+        if deadline != NEVER && self.core.now() >= deadline {
+            let ended = self.time_out();
+            return Poll::Ready(self.end(ended));
+        }
+        Poll::Pending
+    }
+
+    /// Waits, as a thread.
+    pub fn wait(mut self) -> Ended<R> {
+        if let Some(ended) = self.begin(None) {
+            return self.end(ended);
+        }
+        loop {
+            if let Some(ended) = self.check(None) {
+                return self.end(ended);
+            }
+            let waiter = self.waiter();
+            let until = self.core.sleep_until(waiter);
+            let mut limit = None;
+            if until != NEVER {
+                let now = self.core.now();
+                if waiter.deadline <= now {
+                    let ended = self.time_out();
+                    return self.end(ended);
+                }
+                if until <= now {
+                    let _ = self.core.tick();
+                    continue;
+                }
+                limit = Some(Duration::from_nanos(until - now));
+            }
+            waiter.sleep(limit);
+        }
+    }
+
+    fn waiter(&self) -> &Arc<Waiter<R>> {
+        match &self.state {
+            State::Waiting(waiter) => waiter,
+            State::Fresh => unreachable!("it has begun"),
+            State::Done => panic!("polled after it has ended"),
+        }
+    }
+
+    /// One attempt that does not wait; `Err(None)` if there is nothing now.
+    #[inline]
+    fn try_now(&mut self) -> Result<Units<R>, Option<WaitError>> {
+        let core = &*self.core;
+        let lent = match &mut self.wish {
+            Wish::Best => core.lend(),
+            Wish::Near(hash) => core.lend_by_affinity(*hash),
+            Wish::Matching(filter) => {
+                let filter = filter.as_mut().expect("it is here before the wait");
+                core.lend_where(&mut |_, resource| filter.accepts(resource))
+            }
+            Wish::Named(named) => {
+                let taken = core.take_named(named.node());
+                return taken
+                    .map(Units::one)
+                    .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
+            }
+            Wish::Many(count) => return try_many(core, *count),
+            Wish::Refused(error) => return Err(Some(error.clone())),
+        };
+        lent.map(Units::one).map_err(unless_none)
+    }
+
+    /// The first attempt; if it is in vain, N1 and N2. `None`: it waits.
+    #[inline]
+    fn begin(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+        // Nobody overtakes those who wait already, but in a race to read this word.
+        if self.core.waiters.gate().is_free() || !self.core.waiters.is_strict() {
+            match self.try_now() {
+                Ok(units) => return Some(Ok(units)),
+                Err(Some(error)) => return Some(Err(error)),
+                Err(None) => {}
+            }
+        } else if let Wish::Refused(error) = &self.wish {
+            return Some(Err(error.clone()));
+        }
+        self.register(waker)
+    }
+
+    #[cold]
+    fn register(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+        let core = &*self.core;
+        let now = core.now();
+        let deadline = match self.until {
+            Until::Never => NEVER,
+            Until::At(moment) => moment.as_nanos(),
+            // One less than "never": it is a moment, if a late one.
+            Until::After(after) => Timestamp::from_nanos(now).saturating_add(after).as_nanos().min(NEVER - 1),
+        };
+        let want = match &self.wish {
+            Wish::Best => Want::Best,
+            Wish::Near(hash) => Want::Near(*hash),
+            Wish::Named(named) => Want::Named(*named),
+            Wish::Matching(_) => Want::Matching,
+            Wish::Many(0) => return Some(Ok(Units::none())),
+            Wish::Many(1) => Want::Best,
+            Wish::Many(count) => Want::Many(*count),
+            Wish::Refused(_) => unreachable!("it was not let in"),
+        };
+        // Before the mutex is taken: user code.
+        let waker = waker.cloned();
+        let rules = &core.waiters.rules;
+        let (waiter, looks) = {
+            let mut queue = core.waiters.queue();
+            if queue.is_closed {
+                return Some(Err(WaitError::Closed));
+            }
+            let waiting = queue.len();
+            if waiting >= rules.max {
+                drop(queue);
+                core.waiters.counts.refused();
+                return Some(Err(WaitError::QueueFull { waiting, max: rules.max }));
+            }
+            if rules.shed_late && deadline != NEVER {
+                let expected = queue.pace.expect(queue.ahead_of(self.class) + 1);
+                let left = deadline.saturating_sub(now);
+                if left == 0 || expected.is_some_and(|expected| expected > left) {
+                    drop(queue);
+                    core.waiters.counts.shed();
+                    let expected = Duration::from_nanos(expected.unwrap_or(0));
+                    return Some(Err(WaitError::Shed { expected, left: Duration::from_nanos(left) }));
+                }
+            }
+            let order = queue.arrive(self.class);
+            let waiter = Arc::new(Waiter::new(want, order, self.class, deadline, now, waker));
+            let looks = queue.insert(&waiter, take_filter(&mut self.wish));
+            (waiter, looks)
+        };
+        core.waiters.counts.began();
+        self.state = State::Waiting(Arc::clone(&waiter));
+        if looks {
+            self.look_for(&waiter);
+        }
+        let core = &*self.core;
+        if !waiter.is_thread {
+            // Relaxed: a deadline that is noted later finds us in the queue.
+            let first = core.earliest.load(Ordering::Relaxed).min(deadline);
+            if first != NEVER {
+                core.alarm(first);
+            }
+        }
+        None
+    }
+
+    fn look_for(&self, waiter: &Arc<Waiter<R>>) {
+        let mut work = Work::new();
+        self.core.look_for(waiter, &mut work);
+        self.core.run(work);
+    }
+
+    /// Whether the wait has ended; if not, the waker is left.
+    fn check(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+        loop {
+            let waiter = self.waiter();
+            let found = match waker {
+                Some(waker) => waiter.look_or_leave(waker),
+                None => waiter.look(),
+            };
+            if matches!(found, Look::Waiting) {
+                return None;
+            }
+            if let Some(ended) = self.hear(found, waker) {
+                return Some(ended);
+            }
+        }
+    }
+
+    /// What was found ends the wait, or after a nudge in vain does not.
+    fn hear(&mut self, found: Look<R>, waker: Option<&Waker>) -> Option<Ended<R>> {
+        let ended = match found {
+            Look::Waiting => return None,
+            Look::Ready(units) => Ok(units),
+            Look::Failed(error) => Err(error),
+            Look::Panicked(payload) => self.go_on_panicking(payload),
+            Look::Nudged(node) => return self.try_after_nudge(node, waker),
+        };
+        Some(ended)
+    }
+
+    fn go_on_panicking(&mut self, payload: Box<dyn Any + Send>) -> ! {
+        self.finish(Ending::Failed);
+        resume_unwind(payload);
+    }
+
+    fn try_after_nudge(&mut self, node: Nudge, waker: Option<&Waker>) -> Option<Ended<R>> {
+        let waiter = Arc::clone(self.waiter());
+        if let Wish::Matching(filter) = &mut self.wish {
+            *filter = waiter.take_filter();
+        }
+        let tried = catch_unwind(AssertUnwindSafe(|| self.try_now()));
+        match tried {
+            Ok(Ok(units)) => {
+                // What it was woken for is still there, if it has taken something else.
+                if units.first.as_ref().is_none_or(|lent| lent.node.addr().get() != node) {
+                    self.core.pass_nudge();
+                }
+                Some(Ok(units))
+            }
+            Ok(Err(None)) => {
+                waiter.wait_again(waker);
+                {
+                    let mut queue = self.core.waiters.queue();
+                    if queue.is_closed {
+                        drop(queue);
+                        let _ = waiter.give_up();
+                        return Some(Err(WaitError::Closed));
+                    }
+                    queue.insert(&waiter, take_filter(&mut self.wish));
+                }
+                self.look_for(&waiter);
+                None
+            }
+            Ok(Err(Some(error))) => {
+                self.core.pass_nudge();
+                Some(Err(error))
+            }
+            Err(payload) => {
+                self.core.pass_nudge();
+                self.go_on_panicking(payload)
+            }
+        }
+    }
+
+    /// The deadline has come. Who has a unit already keeps it.
+    fn time_out(&mut self) -> Ended<R> {
+        let waiter = Arc::clone(self.waiter());
+        let waited = Duration::from_nanos(self.core.now().saturating_sub(waiter.since));
+        match self.withdraw(&waiter) {
+            GivenUp::InTime(units) => {
+                self.core.free(units);
+                Err(WaitError::TimedOut { waited })
+            }
+            GivenUp::TooLate(Look::Nudged(_)) => {
+                self.core.pass_nudge();
+                Err(WaitError::TimedOut { waited })
+            }
+            GivenUp::TooLate(found) => self.hear(found, None).expect("no nudge"),
+        }
+    }
+
+    fn withdraw(&mut self, waiter: &Arc<Waiter<R>>) -> GivenUp<R> {
+        let left: Option<Left<R>> = self.core.waiters.queue().remove(waiter);
+        if let (Some((_, kept)), Wish::Matching(filter)) = (left, &mut self.wish) {
+            *filter = kept;
+        }
+        waiter.give_up()
+    }
+
+    /// Counts how the wait ended, and lets go of what it needed.
+    fn end(&mut self, ended: Ended<R>) -> Ended<R> {
+        if matches!(self.state, State::Waiting(_)) {
+            self.finish(match &ended {
+                Ok(_) => Ending::HandedOff,
+                Err(WaitError::TimedOut { .. }) => Ending::TimedOut,
+                Err(WaitError::Closed) => Ending::Closed,
+                Err(_) => Ending::Failed,
+            });
+        } else {
+            self.state = State::Done;
+            self.unpin();
+        }
+        ended
+    }
+
+    #[cold]
+    fn finish(&mut self, ending: Ending) {
+        let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
+        let core = &*self.core;
+        core.waiters.counts.ended(ending);
+        if ending == Ending::HandedOff
+            && let Some(now) = quietly(|| core.now())
+        {
+            core.waiters.counts.took(now.saturating_sub(waiter.since));
+        }
+        if waiter.is_timekeeper() {
+            core.hand_over_time(&waiter);
+        }
+        if let Wish::Matching(filter) = &mut self.wish
+            && filter.is_none()
+        {
+            *filter = waiter.take_filter();
+            if filter.is_none() && self.borrows {
+                // Somebody is asking it.
+                *filter = Some(waiter.await_filter());
+            }
+        }
+        self.unpin();
+    }
+
+    fn unpin(&mut self) {
+        if let Wish::Named(named) = self.wish {
+            self.wish = Wish::Best;
+            let core = &*self.core;
+            let garbage = core.home(named.node()).lock().unpin_node(named.node());
+            core.retire(garbage);
+        }
+    }
+}
+
+impl<C: Deref<Target = Core<R>>, R: Resource> Drop for Pending<C, R> {
+    fn drop(&mut self) {
+        if let State::Waiting(waiter) = &self.state {
+            let waiter = Arc::clone(waiter);
+            match self.withdraw(&waiter) {
+                GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
+                GivenUp::TooLate(Look::Nudged(_)) => self.core.pass_nudge(),
+                // A payload nobody hears is user code.
+                GivenUp::TooLate(found) => drop(quietly(|| drop(found))),
+            }
+            self.finish(Ending::Cancelled);
+        }
+        self.unpin();
+    }
+}
+
+fn take_filter<R: Resource>(wish: &mut Wish<R>) -> Option<Filter<R>> {
+    if let Wish::Matching(filter) = wish { filter.take() } else { None }
+}
+
+fn unless_none(error: AcquireError) -> Option<WaitError> {
+    match error {
+        AcquireError::NoneEligible(_) => None,
+        AcquireError::Closed => Some(WaitError::Closed),
+        AcquireError::Strategy { chosen, shards } => Some(WaitError::Strategy { chosen, shards }),
+    }
+}
+
+fn try_many<R: Resource>(core: &Core<R>, count: usize) -> Result<Units<R>, Option<WaitError>> {
+    /// Returned if there are too few, or if user code panics.
+    struct Taken<'a, R: Resource>(&'a Core<R>, Units<R>);
+    impl<R: Resource> Drop for Taken<'_, R> {
+        fn drop(&mut self) {
+            self.0.free(mem::replace(&mut self.1, Units::none()));
+        }
+    }
+    let mut taken = Taken(core, Units::none());
+    for _ in 0..count {
+        let lent: Lent<R> = core.lend().map_err(unless_none)?;
+        taken.1.push(lent);
+    }
+    Ok(mem::replace(&mut taken.1, Units::none()))
+}

@@ -1,0 +1,550 @@
+//! Who waits, in which order.
+//!
+//! Three indexes: waiters that take anything, those for one resource, those with a filter; the first of a resource's
+//! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
+
+use std::{
+    collections::BTreeMap,
+    ops::{Deref, DerefMut},
+};
+
+use super::{
+    filter::Filter,
+    waiter::{Waiter, Want},
+};
+use crate::{
+    resource::Resource,
+    shard::NEVER,
+    sync::{
+        Arc, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Who comes first: arrival less class times ageing, then arrival. No two are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Order {
+    urgency: i64,
+    arrival: u64,
+}
+
+impl Order {
+    const FIRST: Order = Order { urgency: i64::MIN, arrival: 0 };
+    const LAST: Order = Order { urgency: i64::MAX, arrival: u64::MAX };
+
+    pub(super) fn new(arrival: u64, class: u8, ageing: u32) -> Self {
+        // No overflow: arrivals are counted from 0, and the product is below 2^40.
+        Order { urgency: arrival as i64 - i64::from(class) * i64::from(ageing), arrival }
+    }
+}
+
+/// The word beside the queue: 0 if nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate(u64);
+
+const OPEN: u64 = 1;
+
+impl Gate {
+    pub(super) const fn new(word: u64) -> Self {
+        Gate(word)
+    }
+
+    /// Nobody waits.
+    #[inline]
+    pub const fn is_free(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Somebody takes anything.
+    pub const fn is_open(self) -> bool {
+        self.0 & OPEN != 0
+    }
+
+    /// Nobody has registered since this ticket.
+    pub fn is_unchanged(self, ticket: u64) -> bool {
+        self.is_free() || self.0 >> 1 == ticket
+    }
+}
+
+/// Takes anything.
+struct Open<R: Resource> {
+    waiter: Arc<Waiter<R>>,
+    /// Units that nobody has claimed for it yet.
+    missing: usize,
+    settled: bool,
+}
+
+/// Has a filter.
+struct Picky<R: Resource> {
+    waiter: Arc<Waiter<R>>,
+    /// Not here while it is asked.
+    filter: Option<Filter<R>>,
+    /// Somebody came by meanwhile.
+    missed: bool,
+    ticket: u64,
+}
+
+/// One unit's search through the queue.
+#[derive(Debug)]
+pub struct Search {
+    /// The value that filters were asked about.
+    value: usize,
+    /// Filters registered up to this ticket have said no.
+    since: u64,
+    /// Of the later ones, those up to here.
+    cursor: Order,
+    /// This one has said yes.
+    accepted: Option<Order>,
+}
+
+impl Search {
+    pub const fn new() -> Self {
+        Search { value: 0, since: 0, cursor: Order::FIRST, accepted: None }
+    }
+
+    /// A search whose end is known: `order` has accepted the value.
+    pub const fn accepted(value: usize, order: Order) -> Self {
+        Search { value, accepted: Some(order), ..Self::new() }
+    }
+
+    /// Answers are about one value; for another one everybody is asked again.
+    pub fn about(&mut self, value: usize) {
+        if self.value != value {
+            *self = Search { value, ..Self::new() };
+        }
+    }
+
+    pub fn answered(&mut self, order: Order, yes: bool) {
+        if yes {
+            self.accepted = Some(order);
+        } else {
+            self.cursor = order;
+        }
+    }
+
+    /// Nobody wanted it who had registered by then.
+    pub fn nobody_until(&mut self, ticket: u64) {
+        *self = Search { value: self.value, since: ticket, ..Self::new() };
+    }
+}
+
+/// Where the first candidate stands.
+pub enum Next<R: Resource> {
+    Nobody,
+    /// It takes the resource.
+    Taker(Place),
+    /// Its filter must be asked.
+    Ask(Arc<Waiter<R>>, Filter<R>),
+}
+
+#[derive(Clone, Copy)]
+pub enum Place {
+    Collector,
+    Open(Order),
+    Keyed(usize, Order),
+    Picky(Order),
+}
+
+/// A waiter that has left the queue, with its filter if that was there.
+pub type Left<R> = (Arc<Waiter<R>>, Option<Filter<R>>);
+
+/// All who wait.
+pub struct Queue<R: Resource> {
+    open: BTreeMap<Order, Open<R>>,
+    /// Has got a part of its units, and stands before everybody.
+    collector: Option<Open<R>>,
+    /// By the node's address.
+    keyed: BTreeMap<(usize, Order), Arc<Waiter<R>>>,
+    picky: BTreeMap<Order, Picky<R>>,
+    /// How many of `open` and `collector` are settled.
+    settled: usize,
+    /// Of the latest registration.
+    pub ticket: u64,
+    arrivals: u64,
+    ageing: u32,
+    len: usize,
+    classes: [u32; 256],
+    pub is_closed: bool,
+    /// Tasks: somebody else must look after their time. Threads do so themselves.
+    task_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
+    thread_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
+    threads: BTreeMap<Order, Arc<Waiter<R>>>,
+    /// The thread that looks after the time for all.
+    keeper: Option<Arc<Waiter<R>>>,
+    /// The moment that the keeper or a timer is set for.
+    pub set_for: u64,
+    pub pace: Pace,
+}
+
+/// How fast things are handed over.
+#[derive(Debug, Default)]
+pub struct Pace {
+    last: Option<u64>,
+    mean: u64,
+}
+
+impl Pace {
+    /// Something is handed over now.
+    pub fn tick(&mut self, now: u64) {
+        if let Some(last) = self.last.replace(now) {
+            let interval = now.saturating_sub(last);
+            // An exponential mean over about eight.
+            self.mean = if self.mean == 0 { interval } else { self.mean - self.mean / 8 + interval / 8 };
+        }
+    }
+
+    /// How long until `number` more have been handed over; `None` if that cannot be said yet.
+    pub fn expect(&self, number: u64) -> Option<u64> {
+        (self.mean > 0).then(|| self.mean.saturating_mul(number))
+    }
+}
+
+impl<R: Resource> Queue<R> {
+    pub fn new(ageing: u32) -> Self {
+        Queue {
+            open: BTreeMap::new(),
+            collector: None,
+            keyed: BTreeMap::new(),
+            picky: BTreeMap::new(),
+            settled: 0,
+            ticket: 0,
+            arrivals: 0,
+            ageing,
+            len: 0,
+            classes: [0; 256],
+            is_closed: false,
+            task_deadlines: BTreeMap::new(),
+            thread_deadlines: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            keeper: None,
+            set_for: NEVER,
+            pace: Pace::default(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Those who wait in this class and above.
+    pub fn ahead_of(&self, class: u8) -> u64 {
+        self.classes[usize::from(class)..].iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The place of one that arrives now.
+    pub fn arrive(&mut self, class: u8) -> Order {
+        self.arrivals += 1;
+        Order::new(self.arrivals, class, self.ageing)
+    }
+
+    /// N1. Answers whether it has to look for itself.
+    pub fn insert(&mut self, waiter: &Arc<Waiter<R>>, filter: Option<Filter<R>>) -> bool {
+        self.ticket += 1;
+        let order = waiter.order;
+        let mut looks = true;
+        match &waiter.want {
+            Want::Best | Want::Near(_) | Want::Many(_) => {
+                // A settled one is found by everybody who has something.
+                let settled = self.settled > 0;
+                looks = !settled;
+                self.settled += usize::from(settled);
+                let open = Open { waiter: Arc::clone(waiter), missing: waiter.count(), settled };
+                self.open.insert(order, open);
+            }
+            Want::Named(named) => {
+                self.keyed.insert((named.address(), order), Arc::clone(waiter));
+            }
+            Want::Matching => {
+                let waiter = Arc::clone(waiter);
+                self.picky.insert(order, Picky { waiter, filter, missed: false, ticket: self.ticket });
+            }
+        }
+        self.enrol(waiter);
+        looks
+    }
+
+    fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
+        self.len += 1;
+        self.classes[usize::from(waiter.class)] += 1;
+        if waiter.is_thread {
+            self.threads.insert(waiter.order, Arc::clone(waiter));
+        }
+        if waiter.deadline != NEVER {
+            let deadlines =
+                if waiter.is_thread { &mut self.thread_deadlines } else { &mut self.task_deadlines };
+            deadlines.insert((waiter.deadline, waiter.order), Arc::clone(waiter));
+        }
+    }
+
+    fn strike(&mut self, waiter: &Waiter<R>) {
+        self.len -= 1;
+        self.classes[usize::from(waiter.class)] -= 1;
+        if waiter.is_thread {
+            self.threads.remove(&waiter.order);
+        }
+        if waiter.deadline != NEVER {
+            let deadlines =
+                if waiter.is_thread { &mut self.thread_deadlines } else { &mut self.task_deadlines };
+            deadlines.remove(&(waiter.deadline, waiter.order));
+        }
+    }
+
+    fn collects(&self, order: Order) -> bool {
+        self.collector.as_ref().is_some_and(|open| open.waiter.order == order)
+    }
+
+    pub fn contains(&self, waiter: &Waiter<R>) -> bool {
+        let order = waiter.order;
+        match &waiter.want {
+            Want::Best | Want::Near(_) | Want::Many(_) => {
+                self.collects(order) || self.open.contains_key(&order)
+            }
+            Want::Named(named) => self.keyed.contains_key(&(named.address(), order)),
+            Want::Matching => self.picky.contains_key(&order),
+        }
+    }
+
+    /// Takes it out, for whatever reason; `None` if somebody else has done so.
+    pub fn remove(&mut self, waiter: &Waiter<R>) -> Option<Left<R>> {
+        let order = waiter.order;
+        let place = match &waiter.want {
+            Want::Best | Want::Near(_) | Want::Many(_) if self.collects(order) => Place::Collector,
+            Want::Best | Want::Near(_) | Want::Many(_) => Place::Open(order),
+            Want::Named(named) => Place::Keyed(named.address(), order),
+            Want::Matching => Place::Picky(order),
+        };
+        self.take(place)
+    }
+
+    fn take(&mut self, place: Place) -> Option<Left<R>> {
+        let (waiter, filter) = match place {
+            Place::Collector | Place::Open(_) => {
+                let open = match place {
+                    Place::Open(order) => self.open.remove(&order)?,
+                    _ => self.collector.take()?,
+                };
+                self.settled -= usize::from(open.settled);
+                (open.waiter, None)
+            }
+            Place::Keyed(node, order) => (self.keyed.remove(&(node, order))?, None),
+            Place::Picky(order) => {
+                let picky = self.picky.remove(&order)?;
+                (picky.waiter, picky.filter)
+            }
+        };
+        self.strike(&waiter);
+        Some((waiter, filter))
+    }
+
+    /// H4: the first in order that wants the resource, or may want it.
+    pub fn next(&mut self, node: usize, search: &Search) -> Next<R> {
+        if self.collector.is_some() {
+            return Next::Taker(Place::Collector);
+        }
+        let mut first = self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order)));
+        let mut keyed = self.keyed.range((node, Order::FIRST)..=(node, Order::LAST));
+        if let Some((&(_, order), _)) = keyed.next()
+            && first.is_none_or(|(before, _)| order < before)
+        {
+            first = Some((order, Place::Keyed(node, order)));
+        }
+        let bound = first.map_or(Order::LAST, |(order, _)| order);
+        for (&order, picky) in self.picky.range_mut(..bound) {
+            let accepted = search.accepted == Some(order);
+            if !accepted && (picky.ticket <= search.since || order <= search.cursor) {
+                continue;
+            }
+            if picky.filter.is_none() {
+                picky.missed = true;
+                continue;
+            }
+            if accepted {
+                return Next::Taker(Place::Picky(order));
+            }
+            let filter = picky.filter.take().expect("just seen");
+            return Next::Ask(Arc::clone(&picky.waiter), filter);
+        }
+        first.map_or(Next::Nobody, |(_, place)| Next::Taker(place))
+    }
+
+    /// Whether whoever stands there wants several units.
+    pub fn collects_at(&self, place: Place) -> bool {
+        match place {
+            Place::Collector => true,
+            Place::Open(order) => self.open.get(&order).is_some_and(|open| open.missing > 1),
+            Place::Keyed(..) | Place::Picky(_) => false,
+        }
+    }
+
+    /// One unit is for whoever stands there; it leaves the queue unless it collects more.
+    pub fn claim(&mut self, place: Place) -> Left<R> {
+        if let Place::Open(order) = place
+            && self.open.get(&order).is_some_and(|open| open.missing > 1)
+        {
+            debug_assert!(self.collector.is_none(), "one collects at a time");
+            self.collector = self.open.remove(&order);
+            return self.collect();
+        }
+        if let (Place::Collector, Some(open)) = (place, &self.collector)
+            && open.missing > 1
+        {
+            return self.collect();
+        }
+        self.take(place).expect("found under the same lock")
+    }
+
+    fn collect(&mut self) -> Left<R> {
+        let open = self.collector.as_mut().expect("it collects");
+        open.missing -= 1;
+        (Arc::clone(&open.waiter), None)
+    }
+
+    /// Takes the filter of a waiter out to look for something: a registration anew, because whoever has passed it over while it
+    /// was being asked may be about to give back what it wants. `None` if the waiter has left, or is being asked, and then
+    /// will hear of it.
+    pub fn take_filter(&mut self, order: Order) -> Option<Filter<R>> {
+        let picky = self.picky.get_mut(&order)?;
+        let filter = picky.filter.take();
+        picky.missed = filter.is_none();
+        if filter.is_some() {
+            self.ticket += 1;
+            picky.ticket = self.ticket;
+        }
+        filter
+    }
+
+    /// Puts a filter back. `Ok(true)`: somebody came by meanwhile. The filter comes back if its waiter has left.
+    pub fn put_filter(&mut self, order: Order, filter: Filter<R>) -> Result<bool, Filter<R>> {
+        match self.picky.get_mut(&order) {
+            Some(picky) => {
+                picky.filter = Some(filter);
+                Ok(std::mem::take(&mut picky.missed))
+            }
+            None => Err(filter),
+        }
+    }
+
+    /// It has looked everywhere, and there was nothing.
+    pub fn settle(&mut self, waiter: &Waiter<R>) {
+        let open = match &mut self.collector {
+            Some(open) if open.waiter.order == waiter.order => Some(open),
+            _ => self.open.get_mut(&waiter.order),
+        };
+        if let Some(open) = open
+            && !std::mem::replace(&mut open.settled, true)
+        {
+            self.settled += 1;
+        }
+    }
+
+    // Many at once.
+
+    /// Those who wait for this node.
+    pub fn leave_named(&mut self, node: usize) -> Vec<Left<R>> {
+        let range = (node, Order::FIRST)..=(node, Order::LAST);
+        let orders: Vec<Order> = self.keyed.range(range).map(|(&(_, order), _)| order).collect();
+        orders.into_iter().filter_map(|order| self.take(Place::Keyed(node, order))).collect()
+    }
+
+    /// Those whose deadline has come.
+    pub fn leave_overdue(&mut self, now: u64) -> Vec<Left<R>> {
+        let due = ..=(now, Order::LAST);
+        let tasks = self.task_deadlines.range(due).map(|(_, waiter)| waiter);
+        let threads = self.thread_deadlines.range(due).map(|(_, waiter)| waiter);
+        let overdue: Vec<_> = tasks.chain(threads).cloned().collect();
+        overdue.into_iter().filter_map(|waiter| self.remove(&waiter)).collect()
+    }
+
+    /// Everybody.
+    pub fn leave_all(&mut self) -> Vec<Left<R>> {
+        let open = self.open.keys().map(|&order| Place::Open(order));
+        let keyed = self.keyed.keys().map(|&(node, order)| Place::Keyed(node, order));
+        let picky = self.picky.keys().map(|&order| Place::Picky(order));
+        let places: Vec<_> = [Place::Collector].into_iter().chain(open).chain(keyed).chain(picky).collect();
+        places.into_iter().filter_map(|place| self.take(place)).collect()
+    }
+
+    /// Whoever must look for itself after a nudge that was passed on: the first that takes anything, else all others.
+    pub fn unserved(&self) -> Vec<Arc<Waiter<R>>> {
+        let open = self.collector.iter().chain(self.open.values()).map(|open| &open.waiter);
+        let first: Vec<_> = open.take(1).cloned().collect();
+        if first.is_empty() {
+            let picky = self.picky.values().map(|picky| &picky.waiter);
+            self.keyed.values().chain(picky).cloned().collect()
+        } else {
+            first
+        }
+    }
+
+    // Time.
+
+    /// The first deadline that somebody else than its waiter must look after.
+    pub fn first_deadline(&self) -> u64 {
+        self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
+    }
+
+    /// The thread that looks after the time, if one does.
+    pub fn keeper(&self) -> Option<&Arc<Waiter<R>>> {
+        self.keeper.as_ref()
+    }
+
+    /// Lets `waiter` look after the time if nobody does. Answers whether it does.
+    pub fn keep_time(&mut self, waiter: &Arc<Waiter<R>>) -> bool {
+        if self.keeper.is_none() && self.contains(waiter) {
+            // Relaxed: see `Waiter::is_timekeeper`.
+            waiter.keeps_time.store(true, Ordering::Relaxed);
+            self.keeper = Some(Arc::clone(waiter));
+        }
+        self.keeper.as_ref().is_some_and(|keeper| keeper.order == waiter.order)
+    }
+
+    /// The keeper has left: another thread takes over, and is to be poked.
+    pub fn hand_over_time(&mut self, waiter: &Waiter<R>) -> Option<Arc<Waiter<R>>> {
+        if self.keeper.as_ref().is_none_or(|keeper| keeper.order != waiter.order) {
+            return None;
+        }
+        self.keeper = None;
+        self.set_for = NEVER;
+        let heir = self.threads.values().next().cloned()?;
+        self.keep_time(&heir);
+        Some(heir)
+    }
+}
+
+/// The queue's mutex. Sets the gate when it is freed.
+pub struct QueueGuard<'a, R: Resource> {
+    queue: MutexGuard<'a, Queue<R>>,
+    gate: &'a AtomicU64,
+}
+
+impl<'a, R: Resource> QueueGuard<'a, R> {
+    pub fn new(queue: MutexGuard<'a, Queue<R>>, gate: &'a AtomicU64) -> Self {
+        QueueGuard { queue, gate }
+    }
+}
+
+impl<R: Resource> Deref for QueueGuard<'_, R> {
+    type Target = Queue<R>;
+
+    fn deref(&self) -> &Queue<R> {
+        &self.queue
+    }
+}
+
+impl<R: Resource> DerefMut for QueueGuard<'_, R> {
+    fn deref_mut(&mut self) -> &mut Queue<R> {
+        &mut self.queue
+    }
+}
+
+impl<R: Resource> Drop for QueueGuard<'_, R> {
+    fn drop(&mut self) {
+        let queue = &*self.queue;
+        let is_open = queue.collector.is_some() || !queue.open.is_empty();
+        let word = if queue.len == 0 { 0 } else { queue.ticket << 1 | u64::from(is_open) };
+        // Relaxed, both: written under the mutex only; readers are ordered by the shards' locks (module header).
+        if self.gate.load(Ordering::Relaxed) != word {
+            self.gate.store(word, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! One who waits: what it wants, what is handed over, and how it is woken.
+
+use std::{any::Any, mem, ptr::NonNull, task::Waker, time::Duration};
+
+use super::{error::WaitError, filter::Filter, queue::Order};
+use crate::{
+    node::{Node, quietly},
+    resource::Resource,
+    shard::Lent,
+    sync::{
+        Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+        wait_for,
+    },
+};
+
+/// What a waiter wants.
+pub enum Want<R: Resource> {
+    /// Whatever is best.
+    Best,
+    /// Whatever is near to an id, by its hash.
+    Near(u64),
+    /// This one.
+    Named(Named<R>),
+    /// What its filter accepts.
+    Matching,
+    /// So many of whatever is best: two or more.
+    Many(usize),
+}
+
+/// A node that is pinned for whoever has this.
+pub struct Named<R: Resource>(NonNull<Node<R>>);
+
+impl<R: Resource> Clone for Named<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Resource> Copy for Named<R> {}
+
+// SAFETY: nodes are `Sync`, and are kept by the pin.
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Named<R> {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Sync for Named<R> {}
+
+impl<R: Resource> Named<R> {
+    /// The caller has pinned the node, and unpins it after the last use.
+    pub fn new(node: &Node<R>) -> Self {
+        Named(NonNull::from(node))
+    }
+
+    pub fn node(&self) -> &Node<R> {
+        // SAFETY: rule 5 of `node`: the pin keeps it.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.0.as_ref()
+        }
+    }
+
+    /// What the queue knows it by.
+    pub fn address(&self) -> usize {
+        self.0.addr().get()
+    }
+}
+
+/// Units that were taken for one waiter.
+pub struct Units<R: Resource> {
+    pub first: Option<Lent<R>>,
+    pub more: Vec<Lent<R>>,
+}
+
+impl<R: Resource> Units<R> {
+    pub const fn none() -> Self {
+        Units { first: None, more: Vec::new() }
+    }
+
+    pub fn one(lent: Lent<R>) -> Self {
+        Units { first: Some(lent), more: Vec::new() }
+    }
+
+    pub fn push(&mut self, lent: Lent<R>) {
+        match self.first {
+            None => self.first = Some(lent),
+            Some(_) => self.more.push(lent),
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.more.len()
+    }
+}
+
+impl<R: Resource> IntoIterator for Units<R> {
+    type Item = Lent<R>;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<Lent<R>>, std::vec::IntoIter<Lent<R>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.more)
+    }
+}
+
+enum Phase {
+    Waiting,
+    Ready,
+    /// Something has become eligible; it is for the waiter to try.
+    Nudged(Nudge),
+    Failed(WaitError),
+    Panicked(Box<dyn Any + Send>),
+    /// Nobody is there any more, or everything has been taken out.
+    Gone,
+}
+
+/// The address of the resource that a waiter was woken for: only to be compared.
+pub type Nudge = usize;
+
+struct Cell<R: Resource> {
+    phase: Phase,
+    units: Units<R>,
+    /// A filter that has left the queue.
+    filter: Option<Filter<R>>,
+    waker: Option<Waker>,
+    /// A thread is to look after the time.
+    poked: bool,
+}
+
+/// One who waits.
+pub struct Waiter<R: Resource> {
+    pub want: Want<R>,
+    pub order: Order,
+    pub class: u8,
+    /// On the scheduler's clock; [`NEVER`](crate::shard::NEVER) for none.
+    pub deadline: u64,
+    /// When it began to wait.
+    pub since: u64,
+    pub is_thread: bool,
+    /// It looks after the time for all; set under the queue's mutex.
+    pub keeps_time: AtomicBool,
+    cell: Mutex<Cell<R>>,
+    alarm: Condvar,
+}
+
+/// What a waiter that looks is told.
+pub enum Look<R: Resource> {
+    Waiting,
+    Ready(Units<R>),
+    Nudged(Nudge),
+    Failed(WaitError),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// What a waiter that gives up is told.
+pub enum GivenUp<R: Resource> {
+    /// The wait had not ended; what it has collected.
+    InTime(Units<R>),
+    /// It had ended: thus.
+    TooLate(Look<R>),
+}
+
+/// Who is to be woken, once no mutex is held.
+#[must_use]
+struct Bell(Option<Waker>);
+
+impl<R: Resource> Waiter<R> {
+    pub fn new(
+        want: Want<R>,
+        order: Order,
+        class: u8,
+        deadline: u64,
+        since: u64,
+        waker: Option<Waker>,
+    ) -> Self {
+        Waiter {
+            want,
+            order,
+            class,
+            deadline,
+            since,
+            is_thread: waker.is_none(),
+            keeps_time: AtomicBool::new(false),
+            cell: Mutex::new(Cell {
+                phase: Phase::Waiting,
+                units: Units::none(),
+                filter: None,
+                waker,
+                poked: false,
+            }),
+            alarm: Condvar::new(),
+        }
+    }
+
+    /// How many units it takes.
+    pub fn count(&self) -> usize {
+        if let Want::Many(count) = self.want { count } else { 1 }
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Cell<R>> {
+        // No code that can panic in the middle of a change runs under it.
+        self.cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn ring(&self, Bell(waker): Bell) {
+        if self.is_thread {
+            self.alarm.notify_one();
+        } else if let Some(waker) = waker {
+            // User code. A panic must not reach whoever happens to return something.
+            let _ = quietly(|| waker.wake());
+        }
+    }
+
+    // For whoever has taken the waiter out of the queue.
+
+    /// H5: hands a unit over, and the filter back. The unit comes back if nobody is there any more.
+    pub fn deliver(&self, lent: Lent<R>, filter: Option<Filter<R>>) -> Result<(), Lent<R>> {
+        let mut cell = self.cell();
+        if filter.is_some() {
+            cell.filter = filter;
+        }
+        if !matches!(cell.phase, Phase::Waiting) {
+            drop(cell);
+            // A thread may wait for its filter.
+            self.ring(Bell(None));
+            return Err(lent);
+        }
+        cell.units.push(lent);
+        if cell.units.len() == self.count() {
+            cell.phase = Phase::Ready;
+            let bell = Bell(cell.waker.take());
+            drop(cell);
+            self.ring(bell);
+        }
+        Ok(())
+    }
+
+    /// Ends the wait without a lease. What was collected comes back, also if nobody is there any more.
+    pub fn fail(&self, error: WaitError, filter: Option<Filter<R>>) -> Units<R> {
+        self.end(Phase::Failed(error), filter).1
+    }
+
+    /// Ends the wait with a panic that is to go on in its own thread.
+    pub fn fail_panicking(&self, payload: Box<dyn Any + Send>, filter: Option<Filter<R>>) -> Units<R> {
+        self.end(Phase::Panicked(payload), filter).1
+    }
+
+    /// Wakes it to try for itself; `false` if nobody is there any more.
+    pub fn nudge(&self, node: Nudge, filter: Option<Filter<R>>) -> bool {
+        self.end(Phase::Nudged(node), filter).0
+    }
+
+    fn end(&self, phase: Phase, filter: Option<Filter<R>>) -> (bool, Units<R>) {
+        let mut cell = self.cell();
+        if filter.is_some() {
+            cell.filter = filter;
+        }
+        let mut units = Units::none();
+        let is_there = matches!(cell.phase, Phase::Waiting);
+        let mut unheard = phase;
+        if is_there {
+            mem::swap(&mut cell.phase, &mut unheard);
+            mem::swap(&mut cell.units, &mut units);
+        }
+        let bell = Bell(cell.waker.take());
+        drop(cell);
+        self.ring(bell);
+        // A payload is user code.
+        let _ = quietly(|| drop(unheard));
+        (is_there, units)
+    }
+
+    /// Hands a filter back that was asked, after its waiter has left the queue.
+    pub fn hand_back(&self, filter: Filter<R>) {
+        self.cell().filter = Some(filter);
+        self.ring(Bell(None));
+    }
+
+    /// Wakes a thread to look after the time.
+    pub fn poke(&self) {
+        self.cell().poked = true;
+        self.ring(Bell(None));
+    }
+
+    // For the waiter itself.
+
+    /// Looks, once: what is found is taken.
+    pub fn look(&self) -> Look<R> {
+        let mut cell = self.cell();
+        cell.take()
+    }
+
+    /// Looks for a task; leaves its waker if there is nothing yet.
+    pub fn look_or_leave(&self, waker: &Waker) -> Look<R> {
+        {
+            let mut cell = self.cell();
+            let found = cell.take();
+            if !matches!(found, Look::Waiting) || cell.waker.as_ref().is_some_and(|old| old.will_wake(waker))
+            {
+                return found;
+            }
+        }
+        // Cloned and dropped with the mutex free: both are user code.
+        let new = Some(waker.clone());
+        let mut cell = self.cell();
+        let found = cell.take();
+        let old = mem::replace(&mut cell.waker, new);
+        drop(cell);
+        drop(old);
+        found
+    }
+
+    /// Back to the queue after a nudge in vain. The caller holds no mutex; the waiter is in no queue.
+    pub fn wait_again(&self, waker: Option<&Waker>) {
+        let waker = waker.cloned();
+        let mut cell = self.cell();
+        cell.phase = Phase::Waiting;
+        let old = mem::replace(&mut cell.waker, waker);
+        drop(cell);
+        drop(old);
+    }
+
+    /// Sleeps until something happens, or `limit` is over. May wake for nothing.
+    pub fn sleep(&self, limit: Option<Duration>) {
+        let mut cell = self.cell();
+        if matches!(cell.phase, Phase::Waiting) && !mem::take(&mut cell.poked) {
+            cell = wait_for(&self.alarm, cell, limit);
+            cell.poked = false;
+        }
+    }
+
+    /// The filter, once it is back: the waiter has left the queue, and whoever asks it does not keep it.
+    pub fn take_filter(&self) -> Option<Filter<R>> {
+        self.cell().filter.take()
+    }
+
+    /// As [`take_filter`](Self::take_filter), waiting for it.
+    pub fn await_filter(&self) -> Filter<R> {
+        let mut cell = self.cell();
+        loop {
+            if let Some(filter) = cell.filter.take() {
+                return filter;
+            }
+            cell = wait_for(&self.alarm, cell, None);
+        }
+    }
+
+    /// Looks a last time; from now on whoever comes with a unit keeps it. What was collected of several comes back.
+    pub fn give_up(&self) -> GivenUp<R> {
+        let mut cell = self.cell();
+        let found = cell.take();
+        if matches!(found, Look::Waiting) {
+            cell.phase = Phase::Gone;
+            return GivenUp::InTime(mem::replace(&mut cell.units, Units::none()));
+        }
+        GivenUp::TooLate(found)
+    }
+
+    /// Whether it looks after the time for all.
+    pub fn is_timekeeper(&self) -> bool {
+        // Relaxed: set under the queue's mutex while the waiter was queued; whoever has taken it out since, and told us so, has
+        // held that mutex later.
+        self.keeps_time.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: Resource> Cell<R> {
+    fn take(&mut self) -> Look<R> {
+        if matches!(self.phase, Phase::Waiting) {
+            return Look::Waiting;
+        }
+        match mem::replace(&mut self.phase, Phase::Gone) {
+            Phase::Ready => Look::Ready(mem::replace(&mut self.units, Units::none())),
+            Phase::Nudged(node) => Look::Nudged(node),
+            Phase::Failed(error) => Look::Failed(error),
+            Phase::Panicked(payload) => Look::Panicked(payload),
+            Phase::Waiting | Phase::Gone => unreachable!("nobody looks after the end"),
+        }
+    }
+}
