@@ -111,6 +111,7 @@
 pub mod baseline;
 mod events;
 mod heap;
+mod jump;
 mod lookup;
 mod node;
 mod outcome;
@@ -152,6 +153,9 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 pub mod internals {
     pub mod heap {
         pub use crate::heap::*;
+    }
+    pub mod jump {
+        pub use crate::jump::*;
     }
     pub mod lookup {
         pub use crate::lookup::*;

@@ -190,6 +190,9 @@ mod tests {
             prop_assert_eq!(c.cmp(&d), c.rank().cmp(&d.rank()));
             let reversed = |t: (i8, u16)| (Reverse(t.0), t.1);
             prop_assert_eq!(reversed(a).cmp(&reversed(b)), reversed(a).rank().cmp(&reversed(b).rank()));
+            // A reversed field must not spill over into the one above it.
+            let second = |t: (i8, u16)| (t.0, Reverse(t.1));
+            prop_assert_eq!(second(a).cmp(&second(b)), second(a).rank().cmp(&second(b).rank()));
         }
     }
 

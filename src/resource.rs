@@ -144,3 +144,25 @@ impl fmt::Display for Capacity {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_counted_in_the_state_word() {
+        let limit = |n| Capacity::Limited(n).limit();
+        assert_eq!((limit(0), limit(1), limit(Capacity::MAX)), (None, Some(1), Some(Capacity::MAX)));
+        assert_eq!(limit(Capacity::MAX + 1), None);
+        assert_eq!(Capacity::Exclusive.limit(), Some(1));
+        assert_eq!(Capacity::Unlimited.limit(), Some(Capacity::MAX));
+    }
+
+    #[test]
+    fn texts() {
+        let text = |capacity: Capacity| capacity.to_string();
+        assert_eq!(text(Capacity::Exclusive), "exclusive");
+        assert_eq!(text(Capacity::Limited(3)), "limited to 3");
+        assert_eq!(text(Capacity::Unlimited), "unlimited");
+    }
+}

@@ -180,6 +180,7 @@ fn allocations_are_where_they_are_documented() {
     let (most_roomy, mean_roomy) = insertion(&roomy, 0..50_000);
     println!("insert with room made ahead: {mean_roomy:.3} allocations on average, {most_roomy} at most");
     assert!(mean_roomy < 2.5, "{mean_roomy} allocations an insertion");
+    assert!(most_roomy <= 2, "{most_roomy} allocations in one insertion: no room was left to be made");
     // A refusal allocates no more than an insertion.
     let full = Fleet::builder().max_resources(1, Overflow::Reject).build().expect("in range");
     full.insert(Entry::new(0, 0, 0)).expect("room");

@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use leasehold::{Capacity, Resource, Scheduler};
+use leasehold::{Capacity, Entry, InsertError, Resource, Scheduler};
 
 /// Calls the scheduler that it is in, from every one of its callbacks.
 struct Caller {
@@ -113,4 +113,52 @@ fn every_callback_may_call_the_scheduler() {
     }
     assert!(calls.load(Ordering::Relaxed) > 500, "hardly anybody called");
     INSIDE.set(true);
+}
+
+/// A key whose `Eq` inserts a batch.
+#[derive(Clone, Debug)]
+struct Batching(u8);
+
+type BatchingFleet = Scheduler<Entry<Batching, u32, ()>>;
+
+thread_local! {
+    static FLEET: std::cell::RefCell<Option<Arc<BatchingFleet>>> =
+        const { std::cell::RefCell::new(None) };
+    static REFUSED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+impl std::hash::Hash for Batching {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Batching {
+    fn eq(&self, other: &Self) -> bool {
+        if let Some(fleet) = FLEET.take() {
+            let batch = vec![Entry::new(Batching(50), 0, ()), Entry::new(Batching(51), 0, ())];
+            if fleet.insert_batch(batch).is_err_and(|rejected| rejected.error == InsertError::Reentered) {
+                REFUSED.set(REFUSED.get() + 1);
+            }
+            FLEET.set(Some(fleet));
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Batching {}
+
+#[test]
+fn a_batch_inside_a_batch_is_refused() {
+    let fleet = Arc::new(Scheduler::builder().shards(2).build().expect("in range"));
+    fleet.insert(Entry::new(Batching(1), 0, ())).expect("new");
+    FLEET.set(Some(Arc::clone(&fleet)));
+    let batch = vec![Entry::new(Batching(2), 0, ()), Entry::new(Batching(1), 0, ())];
+    let rejected = fleet.insert_batch(batch).expect_err("one exists");
+    FLEET.take();
+    assert!(matches!(rejected.error, InsertError::Duplicate { key: Batching(1) }));
+    assert!(REFUSED.get() > 0, "nobody has compared keys");
+    assert_eq!(fleet.len(), 1);
+    // The turn is free again.
+    fleet.insert_batch(vec![Entry::new(Batching(2), 0, ())]).expect("new");
 }

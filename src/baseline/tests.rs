@@ -144,6 +144,7 @@ fn refusals<L: Lend<Item>>(fleet: &L) {
     let impossible = item(1, 0).with_capacity(Capacity::Limited(0));
     assert_eq!(fleet.update(impossible), Err(impossible));
     assert_eq!(fleet.len(), 1);
+    assert!(!fleet.is_empty());
 }
 
 fn batches<L: Lend<Item>>(fleet: &L) {
@@ -199,6 +200,7 @@ fn holds<L: Lend<Item>>(fleet: &L) {
 fn cooling<L: Lend<Item>>(fleet: &L, clock: &ManualClock) {
     let lease = fleet.acquire().unwrap();
     assert!(fleet.cool(&1, 3 * SECOND));
+    assert!(!fleet.cool(&1, 3 * SECOND), "nothing new");
     assert!(!fleet.cool(&1, SECOND), "never shortened");
     drop(lease);
     assert_eq!(fleet.acquire().map(drop), Err(Unavailable { earliest: Some(seconds(3)) }));
@@ -458,6 +460,131 @@ fn garbage_stays_bounded() {
     let [ready, cooling, slots] = fleet.lengths();
     assert!(ready <= 2 * 65 && cooling <= 2 * 65 + 10, "{ready} and {cooling} entries for 10 resources");
     assert_eq!(slots, 10);
+}
+
+/// Makes `count` overtaken entries of `key`.
+fn overtake(fleet: &MutexScheduler<Item>, key: u32, count: usize) {
+    for _ in 0..count {
+        assert!(fleet.exclude(&key) && fleet.include(&key));
+    }
+}
+
+#[test]
+fn the_queue_is_rebuilt_when_the_overtaken_outnumber_the_others() {
+    let length = |fleet: &MutexScheduler<Item>| fleet.lengths()[0];
+    let fleet = MutexScheduler::new();
+    fleet.insert_batch((0..100).map(|key| item(key, key)).collect()).unwrap();
+    // While it is excluded, there are 99 others.
+    overtake(&fleet, 99, 99);
+    assert_eq!(length(&fleet), 199, "as many as the others are let be");
+    overtake(&fleet, 99, 1);
+    assert_eq!(length(&fleet), 100, "more are not");
+    // A small queue is worth no rebuilding.
+    let fleet = MutexScheduler::new();
+    fleet.insert(item(1, 0)).unwrap();
+    overtake(&fleet, 1, 64);
+    assert_eq!(length(&fleet), 65);
+    overtake(&fleet, 1, 1);
+    assert_eq!(length(&fleet), 1);
+    // Those that have surfaced are gone, and count no more.
+    overtake(&fleet, 1, 60);
+    fleet.update(item(1, 5)).unwrap();
+    drop(fleet.acquire().unwrap());
+    assert_eq!(length(&fleet), 1);
+    overtake(&fleet, 1, 60);
+    assert_eq!(length(&fleet), 61);
+}
+
+#[test]
+fn the_cooling_queue_is_rebuilt_when_the_removed_outnumber_the_others() {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = MutexScheduler::with_clock(clock.clone());
+    let length = |fleet: &MutexScheduler<Item>| fleet.lengths()[1];
+    let remove_cooling = |count: usize, after: Duration| {
+        for _ in 0..count {
+            fleet.insert(item(1_000, 0)).unwrap();
+            assert!(fleet.cool(&1_000, after) && fleet.remove(&1_000));
+        }
+    };
+    fleet.insert_batch((0..100).map(|key| item(key, key)).collect()).unwrap();
+    (0..100).for_each(|key| assert!(fleet.cool(&key, 9 * SECOND)));
+    remove_cooling(100, SECOND);
+    assert_eq!(length(&fleet), 200, "as many as the others are let be");
+    remove_cooling(1, SECOND);
+    assert_eq!(length(&fleet), 100, "more are not");
+    // Those whose time has come are gone, and count no more.
+    remove_cooling(60, SECOND);
+    clock.advance(SECOND);
+    assert!(fleet.acquire().is_err());
+    assert_eq!(length(&fleet), 100);
+    remove_cooling(60, SECOND);
+    assert_eq!(length(&fleet), 160);
+    // A small queue is worth no rebuilding.
+    (0..100).for_each(|key| assert!(fleet.remove(&key)));
+    clock.advance(9 * SECOND);
+    assert!(fleet.acquire().is_err());
+    assert_eq!(length(&fleet), 0);
+    remove_cooling(64, SECOND);
+    assert_eq!(length(&fleet), 64);
+    remove_cooling(1, SECOND);
+    assert_eq!(length(&fleet), 0);
+}
+
+#[test]
+fn the_longest_cooling_ends_with_time_itself() {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = MutexScheduler::with_clock(clock.clone());
+    fleet.insert(item(1, 0)).unwrap();
+    fleet.cool(&1, Duration::MAX);
+    clock.advance_to(Timestamp::from_nanos(u64::MAX - 2));
+    assert!(fleet.acquire().is_err());
+    clock.advance_to(Timestamp::MAX);
+    drop(fleet.acquire().unwrap());
+}
+
+#[test]
+fn an_update_ranks_by_the_leases_that_are_out() {
+    let fleet = least_loaded(2);
+    let _two: Vec<_> = (0..2).map(|_| fleet.acquire_key(&0).unwrap()).collect();
+    let _one = fleet.acquire_key(&1).unwrap();
+    assert!(fleet.update(LeastLoaded { key: 0, panics: AtomicU32::new(0) }).is_ok());
+    assert_eq!(fleet.acquire().unwrap().key, 1, "it has fewer");
+}
+
+#[test]
+fn priority_is_not_asked_under_the_lock_while_no_other_lease_is_out() {
+    struct Asked(Arc<AtomicU32>);
+    impl Resource for Asked {
+        type Key = ();
+        type Priority = ();
+        fn key(&self) {}
+        fn priority(&self, _: u32) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let asked = Arc::new(AtomicU32::new(0));
+    let fleet = MutexScheduler::new();
+    assert!(fleet.insert(Asked(asked.clone())).is_ok());
+    // Before the lock is taken.
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    drop(fleet.acquire().unwrap());
+    drop(fleet.acquire_key(&()).unwrap());
+    assert!(fleet.exclude(&()) && fleet.include(&()));
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn texts() {
+    let text = |earliest| Unavailable { earliest }.to_string();
+    assert_eq!(text(None), "no resource is eligible");
+    assert_eq!(text(Some(Timestamp::from_nanos(5))), "no resource is eligible before 5 ns");
+    let (mutex, round_robin) = (MutexScheduler::new(), RoundRobinScheduler::new());
+    mutex.insert(item(1, 0)).unwrap();
+    round_robin.insert(item(1, 0)).unwrap();
+    assert_eq!(format!("{mutex:?}"), "MutexScheduler { len: 1, .. }");
+    assert_eq!(format!("{round_robin:?}"), "RoundRobinScheduler { len: 1, .. }");
+    assert!(format!("{:?}", mutex.acquire().unwrap()).starts_with("MutexLease(Entry { key: 1,"));
+    assert!(format!("{:?}", round_robin.acquire().unwrap()).starts_with("RoundRobinLease(Entry { key: 1,"));
 }
 
 #[test]

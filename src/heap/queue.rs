@@ -175,9 +175,20 @@ impl Queue {
             return self.body.replace(position, entry, positions);
         }
         let old = self.remove(entry.slot(), position, positions);
-        let pushed = self.push(entry, positions);
-        debug_assert!(pushed.is_ok(), "an entry was just taken out");
+        if let Err(entry) = self.push(entry, positions) {
+            self.exchange(entry, positions);
+        }
         old
+    }
+
+    /// Puts an entry into the full body, and the smallest of that into the front, which has room.
+    #[cold]
+    fn exchange(&mut self, entry: Entry, positions: &mut impl Positions) {
+        let pushed = match self.body.replace_min(entry, positions) {
+            Some(least) => self.push_front(least, positions),
+            None => Err(entry),
+        };
+        debug_assert!(pushed.is_ok(), "a full body has a smallest entry, and one of the front was taken out");
     }
 
     /// The smallest entries in order, [`Best::MAX`] at most.
@@ -305,6 +316,28 @@ mod tests {
                     prop_assert_eq!(queue.get(entry.slot(), table.0[entry.slot() as usize]), *entry);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_replacement_needs_no_room() {
+        let mut queue = Queue::new();
+        let room = Segment::new(queue.next_segment_len().expect("far from the limit"));
+        assert!(queue.add_segment(room).is_ok());
+        let most = (FRONT + queue.capacity()) as u32;
+        let mut table = Table(vec![u32::MAX; most as usize]);
+        for slot in 0..most {
+            assert_eq!(queue.push(Entry::new(u64::from(slot), 0, slot), &mut table), Ok(()));
+        }
+        // Each in turn becomes the worst of all: out of the front, into a body without room.
+        for slot in 0..most {
+            let old =
+                queue.replace(table.0[slot as usize], Entry::new(1_000, u64::from(slot), slot), &mut table);
+            assert_eq!((old.rank(), queue.len()), (u64::from(slot), most as usize));
+            queue.check_invariants();
+        }
+        for slot in 0..most {
+            assert_eq!(queue.pop_min(&mut table).map(Entry::slot), Some(slot));
         }
     }
 

@@ -213,6 +213,8 @@ proptest! {
         prop_assert_eq!((x.rank(), x.tie(), x.slot()), a);
         prop_assert_eq!(x.cmp(&y), a.cmp(&b));
         prop_assert_eq!((x < y, x <= y, x > y, x >= y, x == y), (a < b, a <= b, a > b, a >= b, a == b));
+        prop_assert_eq!(x.partial_cmp(&y), a.partial_cmp(&b));
+        prop_assert_eq!((x < x, x <= x, x > x, x >= x), (false, true, false, true));
     }
 }
 

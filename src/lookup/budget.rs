@@ -49,10 +49,11 @@ pub(super) struct Permit<'a> {
 impl Budget {
     /// The budget of a table with `slots` slots, of which `copies` are kept for the table before.
     pub(super) fn new(slots: usize, copies: usize) -> Self {
+        let stripes = stripes(slots, crate::sync::parallelism());
         Budget {
             centre: CachePadded::new(AtomicU64::new((limit(slots) - copies) as u64)),
-            stripes: (0..stripes(slots)).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            batch: batch(slots) as u64,
+            stripes: (0..stripes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            batch: batch(slots, stripes) as u64,
             copied_in: AtomicUsize::new(copies),
         }
     }
@@ -171,15 +172,16 @@ pub(super) const fn slots_for(items: usize) -> usize {
 
 /// Two stripes in a model, each of which takes two units at a time: enough for an allowance to be left over in one
 /// while another thread finds the table worn out.
-fn stripes(slots: usize) -> usize {
+fn stripes(slots: usize, processors: usize) -> usize {
     if cfg!(any(loom, shuttle)) {
         return 2;
     }
-    (2 * crate::sync::parallelism()).next_power_of_two().min(64).min((slots / SLOTS_PER_STRIPE).max(1))
+    (2 * processors).next_power_of_two().min(64).min((slots / SLOTS_PER_STRIPE).max(1))
 }
 
-fn batch(slots: usize) -> usize {
-    if cfg!(any(loom, shuttle)) { 2 } else { (limit(slots) / (stripes(slots) * STRANDED_PART)).max(1) }
+/// What a stripe is granted at a time.
+fn batch(slots: usize, stripes: usize) -> usize {
+    if cfg!(any(loom, shuttle)) { 2 } else { (limit(slots) / (stripes * STRANDED_PART)).max(1) }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -199,6 +201,34 @@ mod tests {
             assert_eq!(consumed, limit(slots));
             assert!(consumed < slots);
             assert_eq!(budget.close(), consumed);
+        }
+    }
+
+    #[test]
+    fn a_table_is_the_smallest_that_leaves_room_for_as_many_again() {
+        for items in 0..2_000 {
+            let slots = slots_for(items);
+            assert!(slots.is_power_of_two() && limit(slots) >= 2 * items, "{slots} slots for {items}");
+            assert!(slots == 2 || limit(slots / 2) < 2 * items, "{slots} slots for {items}");
+        }
+    }
+
+    #[test]
+    fn stripes_are_two_a_processor_as_far_as_the_table_is_large_enough() {
+        for bits in 1..=31 {
+            let slots = 1 << bits;
+            for processors in [1, 2, 3, 5, 8, 31, 1_000] {
+                let count = stripes(slots, processors);
+                assert!(count.is_power_of_two(), "a hash is cut to it by a mask");
+                assert!(count <= 64 && count < 4 * processors);
+                assert!(count == 1 || slots / count >= SLOTS_PER_STRIPE);
+                assert!(slots < 64 * SLOTS_PER_STRIPE || count >= (2 * processors).min(64));
+                // What is stranded when all stripes but one are never used again: little, but no less than is allowed.
+                let most = limit(slots) / STRANDED_PART;
+                let batch = batch(slots, count);
+                assert!(batch == 1 || batch * count <= most, "{batch} of {slots} in {count} stripes");
+                assert!((batch + 1) * count > most, "{batch} of {slots} in {count} stripes");
+            }
         }
     }
 

@@ -75,14 +75,14 @@ fn try_insert<'g, T: Keyed, G: Guard>(
             Content::Frozen(_) | Content::Moved | Content::Sealed => return Attempt::Left,
             Content::Empty => {
                 let Some(permit) = table.budget.consume() else { return Attempt::WornOut };
-                // AcqRel: Release pairs with the Acquire loads of slots.
+                // Release: pairs with the Acquire loads of slots.
                 // - a walk reads our word: it sees the item's contents;
                 // - it reads `EMPTY`: it is before us, and tells its caller that the key is absent or, as an
                 //   inserter, fails here in its turn.
-                // Relaxed on failure: the slot is loaded again.
+                // No Acquire: what it replaces is the slot as the table was made. Relaxed on failure: the slot is loaded again.
                 if table
                     .slot(index)
-                    .compare_exchange(std::ptr::null_mut(), word, Ordering::AcqRel, Ordering::Relaxed)
+                    .compare_exchange(std::ptr::null_mut(), word, Ordering::Release, Ordering::Relaxed)
                     .is_ok()
                 {
                     permit.spend();

@@ -82,12 +82,15 @@
 //!
 //! | site | ordering | partner |
 //! |---|---|---|
-//! | CAS of a slot | AcqRel | Acquire loads of slots: the item's contents, and all that earlier owners of the chain did |
+//! | CAS of a slot | Release | Acquire loads of slots: the item's contents, and all that earlier owners of the chain did |
 //! | load of a slot | Acquire | as above |
-//! | CAS of `next` | AcqRel | Acquire loads of `next`: the new table's contents |
-//! | CAS of the root | AcqRel | Acquire loads of the root: every slot of the table left behind is final |
+//! | CAS of `next` | Release | Acquire loads of `next`: the new table's contents |
+//! | CAS of the root | Release | Acquire loads of the root: every slot of the table left behind is final |
+//! | loads of links in `promote` | Relaxed | they are compared and passed on, not followed |
 //! | chunk progress | AcqRel | itself: the last to add sees the slots of all others as final |
 //! | allowances, claims | Relaxed | only their own arithmetic matters; each is a read-modify-write |
+//!
+//! No CAS needs Acquire: each replaces a word that its thread has loaded with Acquire before, or null.
 //!
 //! No store-then-load handshake is needed anywhere, hence no fence.
 //!

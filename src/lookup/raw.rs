@@ -37,7 +37,7 @@ impl<'g, T, G: Guard> Loaded<'g, T, G> {
     /// Loads a slot.
     #[inline(always)]
     pub(super) fn load(slot: &AtomicPtr<T>, guard: &'g G) -> Self {
-        // Acquire: pairs with the AcqRel of every CAS on a slot.
+        // Acquire: pairs with the Release of every CAS on a slot.
         // - it reads that CAS's word: it also sees the item's contents and what its writer saw of the chain;
         // - it reads an older word: the answer drawn from it is right for a moment before that CAS.
         Loaded { word: guard.protect(slot, Ordering::Acquire), guard }
@@ -110,7 +110,7 @@ pub(super) unsafe fn arriving<T, G: Guard>(item: std::ptr::NonNull<T>, guard: &G
 /// Loads the table behind `link`, which is the root or the `next` of a protected table.
 #[inline(always)]
 pub(super) fn table<'g, T, G: Guard>(link: &AtomicPtr<Table<T>>, guard: &'g G) -> Option<&'g Table<T>> {
-    // Acquire: pairs with the AcqRel CAS of `next` and of the root.
+    // Acquire: pairs with the Release CAS of `next` and of the root.
     // - it reads the new table: it sees its header and its slots, and, for the root, that all slots of the table
     //   before are final;
     // - it reads the older one: the slots of that one lead on.

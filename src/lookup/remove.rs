@@ -40,14 +40,15 @@ where
             let loaded = Loaded::load(table.slot(index), guard);
             match loaded.content_if(|word| fragment.may_match(word)) {
                 Content::Item(found) if std::ptr::eq(found, item) => {
-                    // AcqRel: pairs with itself on one slot, through the loads of the next inserter of the key.
+                    // Release: pairs with the Acquire loads of slots, by which the next inserter of the key comes past.
                     // - he reads our word: what we did before the removal is visible to him;
                     // - he reads the item: he finds the key occupied, which it then was.
-                    // On failure another removed the item or froze it: Relaxed, the slot is loaded again.
+                    // No Acquire: the load above has read the very word that is replaced. On failure another removed the item or
+                    // froze it: Relaxed, the slot is loaded again.
                     let dead = word::dead(loaded.word());
                     if table
                         .slot(index)
-                        .compare_exchange(loaded.word(), dead, Ordering::AcqRel, Ordering::Relaxed)
+                        .compare_exchange(loaded.word(), dead, Ordering::Release, Ordering::Relaxed)
                         .is_ok()
                     {
                         table.budget.removed();

@@ -37,12 +37,12 @@ where
         let items = table.budget.close();
         let slots = slots_for(items).max(table.len() / SHRINK_PART).max(self.least_slots);
         let next = Table::new(slots, items).into_link();
-        // AcqRel: Release pairs with the Acquire loads of `next`.
+        // Release: pairs with the Acquire loads of `next`.
         // - a thread reads our table: it sees it empty and whole;
         // - it reads null: it may still use this table, whose closed budget bounds what can come.
-        // Acquire on failure is not needed: the caller loads `next` again.
+        // No Acquire: it replaces null, and on failure the caller loads `next` again.
         let linked =
-            table.next.compare_exchange(std::ptr::null_mut(), next, Ordering::AcqRel, Ordering::Relaxed);
+            table.next.compare_exchange(std::ptr::null_mut(), next, Ordering::Release, Ordering::Relaxed);
         if linked.is_err() {
             raw::free_tables(next);
         }
@@ -123,17 +123,18 @@ where
         // Before the exchange, so that whoever resizes `next` has the final number. All promoters know the same one.
         next.budget.set_copied_in(moved);
         let link = |table: &Table<T>| std::ptr::from_ref(table).cast_mut();
-        // The words of the links themselves, whose provenance is that of the allocation.
-        let old = guard.protect(&self.root, Ordering::Acquire);
+        // The words of the links themselves, whose provenance is that of the allocation. Relaxed, here and below: neither is
+        // followed, and both tables came to us by Acquire loads.
+        let old = guard.protect(&self.root, Ordering::Relaxed);
         if old != link(table) {
             return;
         }
-        let new = guard.protect(&table.next, Ordering::Acquire);
-        // AcqRel: Release pairs with the Acquire loads of the root.
+        let new = guard.protect(&table.next, Ordering::Relaxed);
+        // Release: pairs with the Acquire loads of the root.
         // - a thread reads the new root: it sees every slot of the old table as final, and needs that table no more;
         // - it reads the old one: its guard keeps it, and its slots lead on.
         // Relaxed on failure: somebody else has done it.
-        if self.root.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if self.root.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok() {
             next.budget.refund(next.kept - moved);
             raw::retire_table(old, guard);
         }
@@ -153,14 +154,15 @@ fn read_ahead<T: Keyed, G: Guard>(table: &Table<T>, chunk: std::ops::Range<usize
     std::hint::black_box(hashes.fold(0, u64::wrapping_add));
 }
 
-/// One step of a slot. AcqRel: Release pairs with the Acquire loads of slots.
+/// One step of a slot. Release: pairs with the Acquire loads of slots.
 /// - a walk reads `MOVED`: it sees the copy in the next table, or a later state of it; `SEALED` or `FROZEN`: it sees
 ///   the next table;
 /// - it reads the word before: the item, if any, was in the map at that time.
 ///
-/// Relaxed on failure: the slot is loaded again, or another has taken the same step.
+/// No Acquire: whoever comes here has loaded the very word that is replaced, with Acquire. Relaxed on failure: the slot is
+/// loaded again, or another has taken the same step.
 fn exchange<T>(slot: &AtomicPtr<T>, from: *mut T, to: *mut T) -> bool {
-    slot.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    slot.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 /// Sees to it that a frozen item has been copied to the next table, once.

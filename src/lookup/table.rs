@@ -176,19 +176,56 @@ mod slots {
 
 /// A model's atomics cannot be zeroed memory.
 #[cfg(any(loom, shuttle))]
-struct Slots<T>(Box<[AtomicPtr<T>]>);
+mod model {
+    use super::AtomicPtr;
+
+    pub(super) struct Slots<T>(Box<[AtomicPtr<T>]>);
+
+    impl<T> Slots<T> {
+        pub(super) fn new(slots: usize) -> Self {
+            Slots((0..slots).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
+        }
+
+        pub(super) fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        pub(super) fn get(&self, index: usize) -> &AtomicPtr<T> {
+            &self.0[index]
+        }
+    }
+}
 
 #[cfg(any(loom, shuttle))]
-impl<T> Slots<T> {
-    fn new(slots: usize) -> Self {
-        Slots((0..slots).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect())
+use model::Slots;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_hash_of_a_home_is_the_last_one() {
+        for slots in [2usize, 4, 64, 1 << 12] {
+            let table = Table::<u64>::new(slots, 0);
+            for hash in [0, 1, 1 << 63, u64::MAX / 3, u64::MAX - 1, u64::MAX] {
+                let last = table.last_of_home(hash);
+                assert!(last >= hash && table.home(last) == table.home(hash));
+                assert!(last == u64::MAX || table.home(last + 1) == table.home(hash) + 1);
+            }
+        }
     }
 
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn get(&self, index: usize) -> &AtomicPtr<T> {
-        &self.0[index]
+    #[test]
+    fn each_slot_is_in_one_chunk_and_the_last_report_knows_the_sum() {
+        for slots in [2, CHUNK, 2 * CHUNK, 16 * CHUNK] {
+            let table = Table::<u64>::new(slots, 0);
+            let chunks: Vec<_> = std::iter::from_fn(|| table.claim_chunk()).collect();
+            assert!(chunks.iter().cloned().flatten().eq(0..slots), "{chunks:?}");
+            assert!(table.claim_chunk().is_none(), "all are taken");
+            let reports: Vec<_> = chunks.iter().map(|chunk| table.chunk_moved(chunk.len())).collect();
+            let (last, before) = reports.split_last().expect("one chunk at least");
+            assert!(before.iter().all(Option::is_none), "others are still at it");
+            assert_eq!(*last, Some(slots));
+        }
     }
 }

@@ -175,6 +175,28 @@ mod tests {
     }
 
     #[test]
+    fn only_words_that_cannot_matter_to_a_lookup_are_passed_over() {
+        let (hash, other) = (0x1234_5678_9abc_def0, !0x1234_5678_9abc_def0);
+        let (fragment, others) = (Fragment::new(hash), Fragment::new(other));
+        let narrow = without_provenance_mut::<u64>(0x7fff_dead_bee8_usize & ADDRESS);
+        let wide = without_provenance_mut::<u64>(usize::MAX & !LOW);
+        // Ends of chains, and items with this fragment that are in the map.
+        assert!(fragment.needs_care(sealed::<u64>()) && fragment.needs_care(moved::<u64>()));
+        assert!(fragment.needs_care(frozen(item(narrow, fragment))));
+        // An address that leaves no room for a fragment may be anybody's.
+        for owner in [fragment, others] {
+            let word = item(wide, owner);
+            assert!(fragment.needs_care(word) && fragment.needs_care(frozen(word)));
+        }
+        if SHIFT != 0 {
+            // Everybody else is passed over: other items in any state, and dead ones.
+            let word = item(narrow, others);
+            assert!(!fragment.needs_care(word) && !fragment.needs_care(frozen(word)));
+            assert!(!fragment.needs_care(dead(word)) && !fragment.needs_care(dead(item(narrow, fragment))));
+        }
+    }
+
+    #[test]
     fn words_without_an_item_match_no_fragment() {
         for word in [without_provenance_mut::<u64>(0), sealed(), moved()] {
             for hash in 0..u64::from(u16::MAX) {

@@ -51,10 +51,7 @@
 
 use std::fmt;
 
-use crate::{
-    resource::Capacity,
-    sync::{atomic::Ordering, planted},
-};
+use crate::{resource::Capacity, sync::atomic::Ordering};
 
 /// One bit of a state word. Those that a user can set are [`Hold`]s.
 mod flag {
@@ -296,7 +293,8 @@ impl NodeState {
     #[inline]
     pub fn lend(&self, limit: u32) -> Result<Moved, Refused> {
         self.transition(|state| {
-            (state.is_eligible() || (state.is_member() && planted("lend_unchecked")))
+            state
+                .is_eligible()
                 .then(|| State { bits: state.bits + (1 << IN_FLIGHT_SHIFT), ..state }.capped(limit))
         })
     }
@@ -309,8 +307,7 @@ impl NodeState {
         self.transition(|state| {
             (state.in_flight() > 0).then(|| {
                 let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state };
-                let state = if planted("return_stays_full") { state } else { state.capped(limit) };
-                let state = if planted("return_clears_hold") { state.without(flag::EXCLUDED) } else { state };
+                let state = state.capped(limit);
                 let state = if cool { state.with(flag::COOLING) } else { state };
                 state.next_generation()
             })
@@ -339,10 +336,7 @@ impl NodeState {
 
     /// Out of the fleet. Exactly one caller succeeds.
     pub fn remove(&self) -> Result<Moved, Refused> {
-        self.transition(|state| {
-            (state.is_member() || planted("remove_unchecked"))
-                .then(|| state.with(flag::REMOVED).next_generation())
-        })
+        self.transition(|state| state.is_member().then(|| state.with(flag::REMOVED).next_generation()))
     }
 
     /// The lookup has forgotten the key of a removed resource.
@@ -590,6 +584,15 @@ mod tests {
             let _ = state.hold(hold).expect("member");
             assert_eq!(state.load().standing(), standing);
         }
+    }
+
+    #[test]
+    fn debug_takes_the_word_apart() {
+        let state = admitted();
+        let _ = (state.lend(3), state.hold(Hold::Ejected));
+        let text = "State { generation: 0, in_flight: 1, standing: Ejected, flags: 0b00001000 }";
+        assert_eq!(format!("{:?}", state.load()), text);
+        assert_eq!(format!("{state:?}"), text);
     }
 
     #[test]

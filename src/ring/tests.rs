@@ -28,11 +28,11 @@ fn hashes(count: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The definition, without any of the ring's machinery: the shard with the lowest score, as an exact fraction.
-fn oracle(weights: &[u32], virtual_nodes: u32, hash: u64) -> usize {
+fn oracle(points: &[u64], weights: &[u32], hash: u64) -> usize {
     let key = hash >> SHARD_BITS;
-    points(weights, virtual_nodes)
-        .into_iter()
-        .map(|point| {
+    points
+        .iter()
+        .map(|&point| {
             let distance = key.wrapping_sub(point >> SHARD_BITS) & (SPAN - 1);
             (u128::from(distance), weights[shard(point)], shard(point))
         })
@@ -59,6 +59,32 @@ fn placement_is_pinned() {
 }
 
 #[test]
+fn the_whole_order_is_pinned() {
+    // As for the placement: where a key goes when shards are out of service. Weights so unequal that the last ones are
+    // left to the walk, and two shards without any.
+    let ring = Ring::new(&[1, 0, 1 << 20, 1, 0, 1 << 20, 7], NODES).expect("valid");
+    let mut digest = AffinityHasher(0);
+    for hash in hashes(1_000) {
+        ring.successors(hash).for_each(|shard| digest.write_usize(shard));
+    }
+    assert_eq!(digest.finish(), 6_982_531_955_142_330_383);
+}
+
+#[test]
+fn hashes_of_every_length_and_width_are_pinned() {
+    let bytes: Vec<u8> = (1..=40).map(|byte| byte * 6).collect();
+    let mut digest = AffinityHasher(0);
+    for length in 0..=bytes.len() {
+        let mut one = AffinityHasher(0);
+        one.write(&bytes[..length]);
+        digest.write_u64(one.finish());
+    }
+    digest.write_u64(affinity_hash(&(0x12u8, -3i8, 0x1234u16, -4i16, 0x1234_5678u32, -5i32, 6u64, -7i64)));
+    digest.write_u64(affinity_hash(&(0x0123_4567_89ab_cdef_1122_3344_5566_7788_u128, -8i128, 'x', true)));
+    assert_eq!(digest.finish(), 1_939_051_878_221_705_220);
+}
+
+#[test]
 fn affinity_hash_ignores_the_machine_as_far_as_values_go() {
     // What a 32-bit and a 64-bit machine hash must agree.
     assert_eq!(affinity_hash(&7usize), affinity_hash(&7u64));
@@ -67,6 +93,25 @@ fn affinity_hash_ignores_the_machine_as_far_as_values_go() {
     assert_eq!(affinity_hash("key"), affinity_hash(&String::from("key")));
     assert_ne!(affinity_hash(&[1u8][..]), affinity_hash(&[1u8, 0][..]));
     assert_ne!(affinity_hash(&("ab", "c")), affinity_hash(&("a", "bc")));
+}
+
+#[test]
+fn affinity_hash_sees_every_bit() {
+    fn differs<T: Hash>(value: T, zero: T) -> bool {
+        affinity_hash(&value) != affinity_hash(&zero)
+    }
+    assert!((0..8).all(|bit| differs(1u8 << bit, 0)));
+    assert!((0..16).all(|bit| differs(1u16 << bit, 0)));
+    assert!((0..32).all(|bit| differs(1u32 << bit, 0)));
+    assert!((0..64).all(|bit| differs(1u64 << bit, 0)));
+    assert!((0..128).all(|bit| differs(1u128 << bit, 0)));
+    for length in 1..=17 {
+        for bit in 0..8 * length {
+            let mut bytes = vec![0u8; length];
+            bytes[bit / 8] = 1 << (bit % 8);
+            assert!(differs(bytes, vec![0; length]), "bit {bit} of {length} bytes");
+        }
+    }
 }
 
 #[test]
@@ -224,6 +269,75 @@ fn the_lightest_shard_keeps_its_place_among_the_heaviest() {
     }
 }
 
+/// A ring of given points.
+fn ring_of(positions: &[(u64, usize)], weights: &[u32]) -> Ring {
+    let mut points: Vec<u64> = positions.iter().map(|&(at, shard)| at << SHARD_BITS | shard as u64).collect();
+    points.sort_unstable();
+    let weighted = Ring::check(weights, 1).expect("valid");
+    let ends = sweep(&points, weights);
+    let (index, shift) = index(&ends);
+    let ring = Ring { ends, index, shift, shards: weights.len(), weighted_len: weighted.len(), weighted };
+    assert!(ring.ends.is_sorted_by(|a, b| a >> SHARD_BITS < b >> SHARD_BITS), "each interval has a position");
+    assert_eq!(ring.ends.last().map(|end| end >> SHARD_BITS), Some(SPAN - 1), "they cover the ring");
+    for near in [0, SPAN - 1].iter().copied().chain(ring.ends.iter().map(|end| end >> SHARD_BITS)) {
+        for position in near.saturating_sub(3)..=(near + 3).min(SPAN - 1) {
+            let hash = position << SHARD_BITS;
+            assert_eq!(ring.shard_of(hash), oracle(&points, weights, hash), "at {position} of {positions:?}");
+        }
+    }
+    ring
+}
+
+#[test]
+fn a_score_takes_over_at_the_seam() {
+    // The light shard's point is `gap` behind the heavy one's, so the heavy one, of twice the weight, takes over `gap`
+    // after it: before, at, and behind the start of the ring.
+    for gap in 5..=15 {
+        ring_of(&[(SPAN - 10 - gap, 0), (SPAN - 10, 1)], &[2, 1]);
+        // And the same with the seam among the points that follow.
+        ring_of(&[(SPAN - 10 - gap, 0), (SPAN - 10, 1), (0, 0), (2, 1)], &[2, 1]);
+        ring_of(&[(SPAN - 10 - gap, 0), (SPAN - 10, 1), (3, 2)], &[2, 1, 5]);
+    }
+}
+
+#[test]
+fn two_scores_take_over_at_one_position() {
+    // Shard 1 gives way to shard 0, and shard 2 to shard 1, both 20 after the start; so does each alone a little earlier.
+    for (first, second) in [(10, 15), (9, 15), (11, 15), (10, 14), (10, 16)] {
+        ring_of(&[(100, 0), (100 + first, 1), (100 + second, 2)], &[4, 2, 1]);
+    }
+}
+
+#[test]
+fn the_index_has_two_to_four_entries_an_interval() {
+    for (shards, nodes) in [(1, 1), (3, 5), (8, NODES), (7, 143), (1024, NODES)] {
+        let ring = Ring::new(&vec![1; shards], nodes).expect("valid");
+        let share = ring.index.len() as f64 / ring.ends.len() as f64;
+        assert!((2.0..4.0).contains(&share), "{share} at {shards} shards of {nodes}");
+    }
+}
+
+#[test]
+fn a_shard_that_owns_no_position_is_still_among_the_successors() {
+    // It takes two points on one position, which random ones do not have in a million years: made by hand.
+    let ends: Box<[u64]> = [(SPAN - 1) << SHARD_BITS].into();
+    let (index, shift) = index(&ends);
+    let weighted = Ring::check(&[1, 1, 0], 1).expect("valid");
+    let ring = Ring { ends, index, shift, shards: 3, weighted_len: 2, weighted };
+    let mut order: Vec<usize> = ring.successors(7).collect();
+    assert_eq!(order[0], 0);
+    order.sort_unstable();
+    assert_eq!(order, [0, 1, 2]);
+}
+
+#[test]
+fn debug_tells_the_sizes() {
+    assert_eq!(
+        format!("{:?}", Ring::new(&[1, 0], 1).expect("valid")),
+        "Ring { shards: 2, weighted: 1, intervals: 1, .. }"
+    );
+}
+
 #[test]
 fn errors_tell_the_range() {
     assert_eq!(Ring::new(&[], 1).unwrap_err(), RingError::Shards { given: 0 });
@@ -247,13 +361,14 @@ proptest! {
     #[test]
     fn lookup_is_the_definition(weights in any_weights(), nodes in 1u32..20, hashes: [u64; 16]) {
         let ring = Ring::new(&weights, nodes).expect("valid");
-        let point = points(&weights, nodes)[0];
+        let points = points(&weights, nodes);
+        let point = points[0];
         // The corners: both ends of the ring, and both sides of a point.
         let corners = [0, u64::MAX, point, point.wrapping_sub(1), point | SHARD_MASK];
         // Both sides of the ends of intervals, to the position.
         let ends = ring.ends.iter().take(20).flat_map(|&end| [end | SHARD_MASK, (end | SHARD_MASK).wrapping_add(1)]);
         for hash in hashes.into_iter().chain(corners).chain(ends) {
-            prop_assert_eq!(ring.shard_of(hash), oracle(&weights, nodes, hash), "at {}", hash);
+            prop_assert_eq!(ring.shard_of(hash), oracle(&points, &weights, hash), "at {}", hash);
         }
     }
 

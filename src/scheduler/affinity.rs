@@ -12,6 +12,7 @@ use super::{
     lease::{Lease, OwnedLease},
 };
 use crate::{
+    jump::jump,
     resource::Resource,
     ring::{Ring, affinity_hash},
     shard::{Lent, Shard},
@@ -48,22 +49,6 @@ impl Rings {
         Ring::check(&weights, virtual_nodes)?;
         Ok(Rings::Planned(weights))
     }
-}
-
-/// One of `slots` for `hash`, such that one more slot moves only 1 in `slots + 1` of all hashes, and only to it.
-///
-/// J. Lamping and E. Veach, "A fast, minimal memory, consistent hash algorithm", 2014, in integers. O(log slots) expected.
-fn jump(hash: u64, slots: u32) -> u32 {
-    let mut random = SplitMix64::new(hash);
-    let (mut slot, mut next) = (0u64, 0u64);
-    while next < u64::from(slots) {
-        slot = next;
-        // (slot + 1) / u for a uniform u in (0, 1], with u = draw / 2^32.
-        let draw = (random.next_u64() >> 32) + 1;
-        next = ((slot + 1) << 32) / draw;
-        next = next.max(slot + 1);
-    }
-    slot as u32
 }
 
 impl<R: Resource> Core<R> {
@@ -127,14 +112,14 @@ impl<R: Resource> Core<R> {
         if self.affinity == Affinity::Shard {
             return self.lend_best(&mut self.lock(shard));
         }
-        // Chosen before the lock is taken; a slot that is free, or not there any more, is passed over.
-        let slots = shard.face().slots();
-        let mut random = SplitMix64::new(hash);
-        let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
         // All of a batch: the id's own resource may be its last.
         if shard.face().staged() != 0 {
             self.absorb(shard);
         }
+        // Chosen before the lock is taken; a slot that is free is passed over.
+        let slots = shard.face().slots();
+        let mut random = SplitMix64::new(hash);
+        let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
         let mut locked = self.lock(shard);
         chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best())
     }
@@ -193,34 +178,5 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         }
         core.ring.store(Rings::plan(weights.to_vec(), core.virtual_nodes).map_err(WeightsError::Ring)?);
         Ok(())
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jump_moves_few_and_only_to_the_newcomer() {
-        for slots in [1, 2, 9, 100, 1_000] {
-            let mut moved = 0;
-            let mut shares = vec![0u32; slots as usize];
-            for hash in 0..20_000u64 {
-                let hash = SplitMix64::mix(hash);
-                let (old, new) = (jump(hash, slots), jump(hash, slots + 1));
-                assert!(old < slots);
-                assert!(new == old || new == slots, "{old} moved to {new} of {slots}");
-                moved += u32::from(new != old);
-                shares[old as usize] += 1;
-            }
-            let expected = 20_000 / (slots + 1);
-            assert!(moved.abs_diff(expected) < expected / 4 + 30, "{moved} moved, expected were {expected}");
-            let mean = 20_000 / slots;
-            assert!(
-                shares.iter().all(|share| share.abs_diff(mean) < mean / 2 + 30),
-                "uneven at {slots} slots"
-            );
-        }
-        assert_eq!(jump(7, 0), 0, "no slot: the caller passes it over");
     }
 }

@@ -14,16 +14,24 @@ use crate::{
     node::{Draft, Node},
     resource::Resource,
     shard::Run,
-    sync::planted,
 };
 
-/// The members so far. If they do not all get in, they are undone one by one.
+/// The members so far. If they do not all get in, they are undone one by one, the last one first: the next
+/// newcomers then take their slots in the order in which these had them.
 struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {
     /// The resources come back in the order in which they were given.
     fn take_back(&mut self) -> Vec<R> {
-        self.0.drain(..).map(Seated::take_back).collect()
+        let mut resources: Vec<R> = self.0.drain(..).rev().map(Seated::take_back).collect();
+        resources.reverse();
+        resources
+    }
+}
+
+impl<R: Resource> Drop for Members<'_, R> {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
     }
 }
 
@@ -133,7 +141,7 @@ impl<R: Resource> Core<R> {
         drop(turn);
         // B5 has held the lock of each shard with a part of the batch: the gate is up to date. Filters may insert batches.
         for node in nodes {
-            if self.waiters.gate().is_free() || planted("wait_batch_silent") {
+            if self.waiters.gate().is_free() {
                 break;
             }
             // SAFETY: the guard, which is older than the batch, keeps it.

@@ -1,6 +1,6 @@
 //! The scheduler without its hasher: what leases and tokens need to come back to.
 
-use std::{fmt, ptr::NonNull};
+use std::ptr::NonNull;
 
 use super::{
     affinity::{Affinity, Rings},
@@ -24,7 +24,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        planted, thread_hint,
+        thread_hint,
     },
 };
 
@@ -219,8 +219,9 @@ impl<R: Resource> Core<R> {
     /// As [`thaw`](Self::thaw); what is warm goes to those who wait.
     pub fn thaw_for(&self, now: u64, wait: bool, work: &mut Work<R>) {
         let guard = self.pin();
-        // AcqRel: pairs with `note`; outcomes there.
-        self.earliest.swap(NEVER, Ordering::AcqRel);
+        // Acquire: pairs with the Release in `note`; outcomes there. No Release: what a thaw does to a face only makes
+        // its earliest deadline later, so whoever misses that has a hint that is too early.
+        self.earliest.swap(NEVER, Ordering::Acquire);
         let mut earliest = NEVER;
         for shard in &self.shards {
             if shard.face().earliest() <= now {
@@ -231,7 +232,7 @@ impl<R: Resource> Core<R> {
                     let mut thawed = [None; THAW_AT_ONCE];
                     let _ = locked.thaw(now, &mut thawed);
                     drop(locked);
-                    if !self.waiters.gate().is_free() && !planted("wait_thaw_silent") {
+                    if !self.waiters.gate().is_free() {
                         for node in thawed.into_iter().flatten() {
                             self.offer_free(node, &guard, work);
                         }
@@ -305,10 +306,8 @@ impl<R: Resource> Core<R> {
             Ok(()) => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
             Err(_) => None,
         };
-        if !planted("hold_unpinned") {
-            let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
-            self.retire(garbage);
-        }
+        let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
+        self.retire(garbage);
         self.rerank_returned(load);
         ended
     }
@@ -403,8 +402,7 @@ impl<R: Resource> Core<R> {
         if state.is_held(node::Hold::Cooling) {
             self.note_earliest(shard);
         }
-        let removed = state.is_removed() && !planted("drain_removed_silent");
-        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || removed) {
+        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || state.is_removed()) {
             self.drains.tell(node);
         }
     }
@@ -435,9 +433,8 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
         let mut state = node.state.load();
-        let early = planted("batch_in_part") && node.batch() != 0;
         if state.is_staged() {
-            if !early && !self.roster.is_committed(node.batch()) {
+            if !self.roster.is_committed(node.batch()) {
                 return None;
             }
             // The number may be that of an earlier batch, which was undone: then its abort happened before the commit that
@@ -501,6 +498,10 @@ impl<R: Resource> Core<R> {
         assert_eq!(total(Count::Lent) - total(Count::Returned), sum.in_flight, "lent, less returned, is out");
         let gone = total(Count::Removed) + total(Count::Evicted);
         assert_eq!(total(Count::Inserted) - gone, sum.members, "inserted, less removed, is in");
+        let earliest = self.shards.iter().map(|shard| shard.face().earliest()).min();
+        // Relaxed: nothing else is going on.
+        let noted = self.earliest.load(Ordering::Relaxed);
+        assert!(earliest.is_none_or(|earliest| noted <= earliest), "no deadline is earlier than the hint");
         sum
     }
 }
@@ -569,12 +570,6 @@ impl<R: Resource> Drop for Core<R> {
                 unsafe { node::free(node.as_ptr()) };
             }
         }
-    }
-}
-
-impl<R: Resource> fmt::Debug for Core<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("shards", &self.shards.len()).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,6 @@ use crate::{
     node::{Hold, Node},
     resource::Resource,
     shard::{Count, Pin},
-    sync::planted,
 };
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
@@ -71,7 +70,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
             }
-            if hold == Hold::Draining && moved.from != moved.to && !planted("drain_undrain_silent") {
+            if hold == Hold::Draining && moved.from != moved.to {
                 core.drains.tell(NonNull::from(node));
             }
             core.offer_node(node, guard);

@@ -3,12 +3,7 @@
 use std::hash::BuildHasher;
 
 use super::{Scheduler, error::Reasons, wait::WaitStats};
-use crate::{
-    node::Standing,
-    resource::Resource,
-    shard::Count,
-    sync::atomic::{Ordering, fence},
-};
+use crate::{node::Standing, resource::Resource, shard::Count};
 
 /// How the fleet stands, and what has happened so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,8 +147,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 *sum += face.count(count);
             }
         }
-        // Acquire fence: as in R3 of the face's protocol, for all shards at once.
-        fence(Ordering::Acquire);
+        // The fence of the first R3 comes after all R2 of all shards.
         let second = core.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
         // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
         stats.consistent = first == Some(second) && !staged;

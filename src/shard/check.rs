@@ -1,11 +1,12 @@
 //! The invariants of a shard, checked from scratch. For tests, models and fuzz targets.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ptr};
 
-use super::{Shard, face::NEVER};
+use super::{Count, Locked, Shard, face::NEVER};
 use crate::{
     node::{Hold, Standing},
     resource::Resource,
+    sync::atomic::Ordering,
 };
 
 /// What a whole-scheduler check adds up over shards.
@@ -47,6 +48,7 @@ impl<R: Resource> Shard<R> {
                 tally.leaving += 1;
             } else {
                 tally.members += 1;
+                assert!(owned.slot < self.face().slots(), "the slot of a member counts");
                 cooled += u32::from(state.is_held(Hold::Cooling));
                 assert_eq!(state.is_full(), state.in_flight() >= owned.limit, "full means at the limit");
             }
@@ -83,10 +85,43 @@ impl<R: Resource> Shard<R> {
         assert_eq!(locked.inner.cooling.len() as u32, face.standing(Standing::Cooling), "the cooling heap");
         assert_eq!(locked.inner.cooled, cooled, "nodes with the cooling hold");
         assert_eq!(face.available(), available, "free units");
-        assert_eq!(face.best_rank(), locked.inner.ready.peek_min().map(|entry| entry.rank()), "best rank");
-        assert_eq!(face.earliest(), locked.inner.cooling.peek_min().map_or(NEVER, |entry| entry.rank()));
-        assert!(face.begin_read().is_some(), "no write is going on under our own lock");
+        locked.check_face();
         tally
+    }
+}
+
+impl<R: Resource> Locked<'_, R> {
+    /// What the face says of the heaps, the run and the slots, against these themselves.
+    fn check_face(&self) {
+        let (face, inner) = (self.face(), &**self.inner);
+        // Relaxed: written under the lock that is held.
+        let order = Ordering::Relaxed;
+        let node = |slot| ptr::from_ref(self.node_in(slot)).cast_mut();
+        let best = inner.ready.peek_min();
+        assert_eq!(face.best_rank(), best.map(|entry| entry.rank()), "best rank");
+        assert_eq!(
+            face.best().load(order),
+            best.map_or(ptr::null_mut(), |entry| node(entry.slot())),
+            "best node"
+        );
+        let due = inner.cooling.peek_min();
+        assert_eq!(face.earliest(), due.map_or(NEVER, |entry| entry.rank()), "earliest deadline");
+        assert_eq!(
+            face.first_due().load(order),
+            due.map_or(ptr::null_mut(), |entry| node(entry.slot())),
+            "first to be due"
+        );
+        let run = self.staged();
+        assert_eq!(
+            (face.staged(), face.staged_rank(), face.staged_best().load(order)),
+            (run.batch, run.rank, run.best),
+            "what waits to be absorbed: batch, rank, node"
+        );
+        // A slot counts from the first admission in it on.
+        assert!(face.slots() <= inner.slots.used(), "no more slots than were ever given out");
+        let contents = face.count(Count::Inserted) + face.count(Count::Updated);
+        assert_eq!(face.content(), contents, "each admission and each new value is a change of the content");
+        assert!(face.begin_read().is_some(), "no write is going on under our own lock");
     }
 }
 

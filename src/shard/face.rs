@@ -182,16 +182,16 @@ impl<R: Resource> Face<R> {
         &self.staged_best
     }
 
-    /// Slots that were ever given out. Only grows.
+    /// Slots up to the last that a member has had: what was refused does not count. Only grows.
     pub fn slots(&self) -> u32 {
         self.slots.load(Ordering::Relaxed)
     }
 
     /// Grows before a resource is admitted or its value is replaced: before the word's CAS.
     pub fn content(&self) -> u64 {
-        // Acquire: pairs with the Release of that CAS, through whatever told us of its effect; if it reads an older number,
-        // that CAS comes later.
-        self.content.load(Ordering::Acquire)
+        // Relaxed: whatever told us of that CAS's effect was read with Acquire and published after this number, so we read it
+        // or a later one. If we read an older one, nothing that we have seen comes after that CAS.
+        self.content.load(Ordering::Relaxed)
     }
 
     /// How many resources stand there.
@@ -270,8 +270,8 @@ impl<R: Resource> Face<R> {
         self.sequence.store(sequence + 1, Ordering::Release);
     }
 
-    pub(super) fn set_slots(&self, slots: u32) {
-        self.slots.store(slots, Ordering::Relaxed);
+    pub(super) fn raise_slots(&self, slots: u32) {
+        self.slots.store(self.slots().max(slots), Ordering::Relaxed);
     }
 
     /// To be called before the CAS, whose Release orders it.

@@ -7,7 +7,6 @@ use crate::{
     heap::Entry,
     node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
-    sync::planted,
 };
 
 /// One unit of capacity that was taken.
@@ -92,7 +91,7 @@ impl<R: Resource> Locked<'_, R> {
     pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
-        if !state.is_eligible() && !planted("lend_unchecked") {
+        if !state.is_eligible() {
             return Err(state);
         }
         self.write();
@@ -253,7 +252,7 @@ impl<R: Resource> Locked<'_, R> {
 
     /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
     pub fn pin_node(&mut self, node: &Node<R>) -> bool {
-        let is_member = !node.state.load().is_removed() || planted("wait_pinned_late");
+        let is_member = !node.state.load().is_removed();
         if is_member {
             self.owned(node, |owned| owned.pins += 1);
         }
@@ -310,8 +309,11 @@ impl<R: Resource> Locked<'_, R> {
         rank: u64,
         expected: Option<NonNull<Value<R>>>,
     ) -> Result<Revalued<R>, (Box<Value<R>>, Refused)> {
-        if expected.is_some_and(|expected| expected != node.value_ptr()) && !planted("update_blind") {
-            return Err((value, Refused(node.state.load())));
+        // As in `take`: a refusal must not look like a change.
+        let state = node.state.load();
+        let changed = expected.is_some_and(|expected| expected != node.value_ptr());
+        if changed || state.is_removed() {
+            return Err((value, Refused(state)));
         }
         self.write();
         self.face().touch_content();

@@ -11,7 +11,7 @@ use crate::{
     heap::Entry,
     node::{Moved, Node, Owned, Standing, State},
     resource::Resource,
-    sync::{SpinGuard, planted},
+    sync::SpinGuard,
 };
 
 /// A shard whose lock is held. Publishes the face when dropped, then unlocks.
@@ -177,12 +177,7 @@ impl<'s, R: Resource> Locked<'s, R> {
                 self.unqueue(from, owned.slot);
             }
             match to {
-                Standing::Eligible => {
-                    self.queue(to, node.rank(), owned.slot);
-                    if from == Standing::Excluded && planted("include_queues_twice") {
-                        self.queue(to, node.rank(), owned.slot);
-                    }
-                }
+                Standing::Eligible => self.queue(to, node.rank(), owned.slot),
                 Standing::Cooling => self.queue(to, node.deadline(), owned.slot),
                 _ => {}
             }

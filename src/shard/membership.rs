@@ -22,6 +22,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         self.face().touch_content();
         let draining = roster.newcomers_drain();
         let moved = node.state.admit(draining)?;
+        self.face().raise_slots(owned.slot + 1);
         // A staged node is not counted before it is visible.
         self.face().add_standing(Standing::Staged, 1);
         self.follow(node, moved, owned.limit, owned);
@@ -35,7 +36,6 @@ impl<'s, R: Resource> Locked<'s, R> {
     /// Gives `node` a slot. The caller has made room.
     pub fn seat(&mut self, node: &Node<R>) -> u32 {
         let slot = self.inner.slots.take(NonNull::from(node));
-        self.face().set_slots(self.inner.slots.used());
         self.owned(node, |owned| owned.slot = slot);
         slot
     }

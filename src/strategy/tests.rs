@@ -360,6 +360,49 @@ fn impossible_numbers_are_an_error() {
 }
 
 #[test]
+fn exact_are_those_that_always_choose_the_best_of_all_shards() {
+    let exact = |strategy, shards| selector(strategy, shards).is_exact();
+    assert!(exact(Strategy::BestOf { choices: usize::MAX }, 8));
+    assert!(exact(Strategy::BestOf { choices: 8 }, 8));
+    assert!(exact(Strategy::Sticky { choices: 8, period: 1 }, 8));
+    assert!(!exact(Strategy::BestOf { choices: 7 }, 8));
+    assert!(!exact(Strategy::Sticky { choices: 8, period: 2 }, 8), "it stays with what was the best");
+    for strategy in
+        [Strategy::default(), Strategy::RoundRobin, Strategy::Weighted(vec![1; 8]), Strategy::Adaptive]
+    {
+        assert!(!exact(strategy, 8));
+    }
+    // Of one shard, each choice is the best; a custom one may still name a shard that does not exist.
+    assert!(every_strategy(1).into_iter().all(|strategy| exact(strategy, 1)));
+    assert!(!exact(Strategy::Custom(Box::new(Told(0))), 1));
+}
+
+#[test]
+fn a_blank_cell_is_seeded_once() {
+    let cell = Cell::blank();
+    assert!(cell.is_blank());
+    cell.seed(3);
+    assert!(!cell.is_blank());
+    let fleet = Fleet::ranked([Some(1); 64]);
+    for strategy in [Strategy::RoundRobin, Strategy::BestOf { choices: 2 }] {
+        let (seeded, fresh) = (Cell::blank(), Cell::new(3));
+        seeded.seed(3);
+        let selector = selector(strategy, 64);
+        assert!((0..50).all(|_| selector.select(&fleet, &seeded) == selector.select(&fleet, &fresh)));
+    }
+    let drawn: HashSet<u32> = (0..100).map(|_| cell.draw_below(5)).collect();
+    assert_eq!(drawn, (0..5).collect());
+}
+
+#[test]
+fn debug_names_it() {
+    assert_eq!(
+        format!("{:?}", selector(Strategy::Adaptive, 3)),
+        "Selector { name: \"adaptive\", shards: 3, .. }"
+    );
+}
+
+#[test]
 fn names() {
     let names: Vec<String> =
         every_strategy(2).into_iter().map(|strategy| selector(strategy, 2).name().to_owned()).collect();

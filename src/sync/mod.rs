@@ -17,7 +17,6 @@
 #[cfg(not(loom))]
 mod cell;
 mod clock;
-mod fault;
 mod published;
 mod random;
 mod spin;
@@ -25,7 +24,6 @@ mod spinlock;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
-pub use fault::planted;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;
@@ -81,14 +79,22 @@ pub fn thread_hint() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// A number that tells the running thread from most others; the same thread always gets the same one.
-///
-/// In a model it is the thread's number, which repeats from run to run; loom's hash of a `ThreadId` does not.
 #[cfg(any(loom, shuttle))]
-pub fn thread_hint() -> usize {
-    let id = format!("{:?}", thread::current().id());
-    // Not 0, which means nobody where a hint names an owner.
-    1 + id.bytes().filter(u8::is_ascii_digit).fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
+pub use model::thread_hint;
+
+#[cfg(any(loom, shuttle))]
+mod model {
+    /// A number that tells the running thread from most others; the same thread always gets the same one.
+    ///
+    /// In a model it is the thread's number, which repeats from run to run; loom's hash of a `ThreadId` does not.
+    pub fn thread_hint() -> usize {
+        let id = format!("{:?}", super::thread::current().id());
+        // Not 0, which means nobody where a hint names an owner.
+        1 + id
+            .bytes()
+            .filter(u8::is_ascii_digit)
+            .fold(0, |number, digit| 10 * number + usize::from(digit - b'0'))
+    }
 }
 
 /// Waits to be woken through a condition variable, for at most `limit`. May wake for nothing.

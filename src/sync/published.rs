@@ -39,21 +39,42 @@ mod imp {
 
 /// The model's stand-in: the checkers cannot see inside `ArcSwap`. Each version lives until the cell is dropped.
 #[cfg(any(loom, shuttle))]
-mod imp {
+mod model {
     use std::sync::{Arc, Mutex as StdMutex};
 
-    use crate::sync::atomic::{AtomicPtr, Ordering};
+    use crate::sync::{
+        UnsafeCell,
+        atomic::{AtomicPtr, Ordering},
+    };
 
     /// A value that is read without waiting and replaced as a whole.
     #[derive(Debug)]
     pub struct Published<T> {
-        current: AtomicPtr<Arc<T>>,
+        current: AtomicPtr<Version<T>>,
         // Never held across a schedule point.
         versions: StdMutex<Vec<Kept<T>>>,
     }
 
     #[derive(Debug)]
-    struct Kept<T>(*mut Arc<T>);
+    struct Version<T> {
+        // Loom sees plain memory only here: a read that publication does not order fails.
+        seal: UnsafeCell<()>,
+        value: Arc<T>,
+    }
+
+    impl<T> Version<T> {
+        fn boxed(value: T) -> *mut Self {
+            Box::into_raw(Box::new(Version { seal: UnsafeCell::new(()), value: Arc::new(value) }))
+        }
+
+        fn value(&self) -> &Arc<T> {
+            self.seal.with(|_| ());
+            &self.value
+        }
+    }
+
+    #[derive(Debug)]
+    struct Kept<T>(*mut Version<T>);
 
     // SAFETY: the pointer owns an `Arc<T>`, which may move between threads if `T` is `Send + Sync`.
     #[allow(unsafe_code)]
@@ -62,38 +83,40 @@ mod imp {
     impl<T> Published<T> {
         /// Publishes `value` as the first version.
         pub fn new(value: T) -> Self {
-            let first = Box::into_raw(Box::new(Arc::new(value)));
+            let first = Version::boxed(value);
             Published { current: AtomicPtr::new(first), versions: StdMutex::new(vec![Kept(first)]) }
         }
 
         /// The version that is current at some moment of this call.
         pub fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> + '_ {
+            // Acquire: pairs with the Release of `store` and `refine`: the version is complete.
             let current = self.current.load(Ordering::Acquire);
             // SAFETY: every version stays allocated until the cell is dropped, and `self` is borrowed.
             #[allow(unsafe_code)]
-            unsafe {
-                &*current
-            }
+            unsafe { &*current }.value()
         }
 
         /// Replaces the current version.
         pub fn store(&self, value: T) {
-            let new = Box::into_raw(Box::new(Arc::new(value)));
+            let new = Version::boxed(value);
             self.versions.lock().expect("no panic while held").push(Kept(new));
-            self.current.swap(new, Ordering::AcqRel);
+            // Release: pairs with the Acquire of who reads it.
+            self.current.swap(new, Ordering::Release);
         }
 
         /// Replaces the current version by what `f` makes of it; `None` leaves it. No version that is stored in between is
         /// lost: then `f` is asked again.
         pub fn refine(&self, mut f: impl FnMut(&T) -> Option<T>) {
             loop {
+                // Acquire: as in `load`.
                 let old = self.current.load(Ordering::Acquire);
                 // SAFETY: as in `load`.
                 #[allow(unsafe_code)]
-                let Some(new) = f(unsafe { &*old }) else { return };
-                let new = Box::into_raw(Box::new(Arc::new(new)));
+                let Some(new) = f(unsafe { &*old }.value()) else { return };
+                let new = Version::boxed(new);
                 self.versions.lock().expect("no panic while held").push(Kept(new));
-                if self.current.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                // Release: as in `store`. Relaxed on failure: it is loaded again.
+                if self.current.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok() {
                     return;
                 }
             }
@@ -111,4 +134,7 @@ mod imp {
     }
 }
 
+#[cfg(not(any(loom, shuttle)))]
 pub use imp::Published;
+#[cfg(any(loom, shuttle))]
+pub use model::Published;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use leasehold::{Capacity, Lease, ManualClock, Outcome, Overflow, OwnedLease, SplitMix64, Ties, Token};
+use leasehold::{
+    Capacity, Event, Lease, ManualClock, Outcome, Overflow, OwnedLease, SplitMix64, Ties, Token,
+};
 
 use super::{
     contain,
@@ -26,6 +28,8 @@ struct Run<'s> {
     guards: Vec<Guard<'s>>,
     tokens: Vec<Token>,
     versions: u32,
+    /// Events that were taken out.
+    taken: Vec<Event<Key>>,
 }
 
 impl<'s> Run<'s> {
@@ -168,6 +172,27 @@ impl<'s> Run<'s> {
         }
     }
 
+    /// What else may run user code: the reclaimer, and whoever takes events out.
+    fn tidy_up(&mut self) {
+        // Enough for what this operation has retired to be freed, unless another thread is in the way.
+        (0..4).for_each(|_| crossbeam_epoch::pin().flush());
+        self.taken.extend(self.real.take_events(usize::MAX));
+    }
+
+    /// Every event that was emitted has come out, or became a gap because its key could not be cloned.
+    fn check_events(&self) {
+        let stats = self.real.stats();
+        assert_eq!(
+            self.taken.len() as u64 + stats.events_dropped,
+            stats.events_emitted,
+            "events are counted"
+        );
+        for shard in 0..self.real.shards() {
+            let sequences = self.taken.iter().filter(|event| event.shard as usize == shard);
+            assert!(sequences.is_sorted_by(|a, b| a.sequence < b.sequence), "events keep their order");
+        }
+    }
+
     /// The keys of the fleet, and leases out.
     fn seen(&self) -> Seen {
         let mut keys: Vec<u8> = self.real.iter_keys().map(|key| key.0).collect();
@@ -209,6 +234,9 @@ struct Outcomes {
     trace: Vec<Seen>,
 }
 
+/// A scheduler's settings, and its room for events.
+type Setting = (Config, usize);
+
 /// Says which fault it was, if a check fails.
 struct Named(Site, u64);
 
@@ -221,11 +249,11 @@ impl Drop for Named {
 }
 
 /// Runs the script with one planted panic (`fail_at` 0: none). `dry` is what a run without one has seen.
-fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) -> Outcomes {
+fn run((config, events): Setting, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) -> Outcomes {
     let _named = Named(site, fail_at);
     let clock = Arc::new(ManualClock::new());
     let ledger = Arc::new(Ledger::default());
-    let scheduler = config.build(&clock);
+    let scheduler = config.build_with_events(&clock, events);
     let mut calls = 0;
     let mut fired = false;
     let mut trace = Vec::new();
@@ -237,11 +265,13 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
             guards: Vec::new(),
             tokens: Vec::new(),
             versions: 0,
+            taken: Vec::new(),
         };
         for (i, op) in script.iter().enumerate() {
             let remaining = fail_at.saturating_sub(calls);
             Probe::arm(site, remaining);
             let panicked = contain(|| run.apply(op));
+            assert!(!contain(|| run.tidy_up()), "a panic in `Drop` or `Clone` has reached a bystander");
             let now_fired = Probe::fired();
             calls += Probe::disarm();
             let seen = run.seen();
@@ -281,6 +311,8 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
         for token in tokens.iter().step_by(2) {
             let _ = scheduler.release(*token);
         }
+        run.tidy_up();
+        run.check_events();
         scheduler.check_invariants();
     }
     drop(scheduler);
@@ -294,14 +326,14 @@ fn run(config: Config, script: &[Op], site: Site, fail_at: u64, dry: &[Seen]) ->
 }
 
 /// Every call of every site in turn.
-fn every_call(config: Config, script: &[Op]) -> u64 {
+fn every_call(setting: Setting, script: &[Op]) -> u64 {
     quiet();
     let mut faults = 0;
     for site in Site::ALL {
-        let dry = run(config, script, site, 0, &[]);
+        let dry = run(setting, script, site, 0, &[]);
         let mut met = 0;
         for k in 1..=dry.calls {
-            met += u64::from(run(config, script, site, k, &dry.trace).fired);
+            met += u64::from(run(setting, script, site, k, &dry.trace).fired);
         }
         // When retired resources are dropped, and by which thread, is the reclaimer's affair.
         let certain = !matches!(site, Site::DropItem | Site::DropKey);
@@ -311,8 +343,23 @@ fn every_call(config: Config, script: &[Op]) -> u64 {
     faults
 }
 
-fn config(plan: Plan, max: Option<(usize, Overflow)>) -> Config {
-    Config { shards: 2, plan, ties: Ties::LeastRecent, max, hash_mask: 1, expected: 0, seed: 7, initial: 0 }
+fn setting(plan: Plan, max: Option<(usize, Overflow)>) -> Setting {
+    let config = Config {
+        shards: 2,
+        plan,
+        ties: Ties::LeastRecent,
+        max,
+        hash_mask: 1,
+        expected: 0,
+        seed: 7,
+        initial: 0,
+    };
+    (config, 0)
+}
+
+/// With more room for events than a script makes.
+fn with_events(setting: Setting) -> Setting {
+    (setting.0, 512)
 }
 
 fn spec(key: u8, base: u64, capacity: Capacity) -> Spec {
@@ -408,13 +455,20 @@ fn script() -> Vec<Op> {
 
 #[test]
 fn every_callback_may_panic_at_every_call() {
-    let faults = every_call(config(Plan::Custom { shard: 0 }, None), &script());
+    let faults = every_call(setting(Plan::Custom { shard: 0 }, None), &script());
+    assert!(faults > 500, "{faults} planted panics");
+}
+
+/// The key is cloned for each event, after the lock is free: then a panic costs the event, and nothing else.
+#[test]
+fn with_an_observer() {
+    let faults = every_call(with_events(setting(Plan::Exact, None)), &script());
     assert!(faults > 500, "{faults} planted panics");
 }
 
 #[test]
 fn in_a_bounded_fleet_that_evicts() {
-    let faults = every_call(config(Plan::Exact, Some((10, Overflow::EvictWorst))), &script());
+    let faults = every_call(setting(Plan::Exact, Some((10, Overflow::EvictWorst))), &script());
     assert!(faults > 500, "{faults} planted panics");
 }
 
@@ -430,7 +484,8 @@ fn in_random_scripts() {
             })
             .collect();
         let plan = if turn % 2 == 0 { Plan::Custom { shard: 1 } } else { Plan::Sticky { period: 3 } };
-        faults += every_call(config(plan, None), &ops);
+        let setting = setting(plan, None);
+        faults += every_call(if turn % 3 == 0 { with_events(setting) } else { setting }, &ops);
     }
     assert!(faults > 2_000, "{faults} planted panics");
 }

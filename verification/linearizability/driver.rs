@@ -13,14 +13,14 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError, AcquireKeyError, Builder, Capacity, InsertError, KeyError, Lease, NoneEligible, Resource,
-    Scheduler, Strategy, UpdateError,
+    AcquireError, AcquireKeyError, Builder, Capacity, Hold, InsertError, KeyError, Lease, NoneEligible,
+    Resource, Scheduler, Strategy, UpdateError,
     internals::sync::{Arc, ManualClock, SplitMix64, UnsafeCell},
 };
 
 use super::{
     checker::{Event, History},
-    specification::{Answer, KEYS, LeaseId, Op, State},
+    specification::{Answer, KEYS, LeaseId, Op, Seen, State},
 };
 
 /// A cooling that no clock of a test ends.
@@ -82,7 +82,7 @@ impl Resource for Res {
     }
 
     fn priority(&self, in_flight: u32) -> u32 {
-        u32::from(self.key) + if self.by_load { 100 * in_flight } else { 0 }
+        rank(self.key, if self.by_load { in_flight } else { 0 })
     }
 
     fn capacity(&self) -> Capacity {
@@ -92,6 +92,10 @@ impl Resource for Res {
     fn home(&self, shards: usize) -> Option<usize> {
         Some(self.home % shards)
     }
+}
+
+fn rank(key: u8, load: u32) -> u32 {
+    u32::from(key) + 100 * load
 }
 
 /// The same hashes in every run.
@@ -181,6 +185,25 @@ impl Fleet {
             seal: UnsafeCell::new(key),
             alive: self.alive.clone(),
         }
+    }
+
+    /// Every member's state. Nothing else may be going on: then each rank is that of the present load.
+    fn seen(&self) -> [Option<Seen>; KEYS] {
+        let mut seen = [None; KEYS];
+        for state in self.scheduler.snapshot() {
+            let load = if self.setup.by_load { state.in_flight } else { 0 };
+            assert_eq!(state.rank, u64::from(rank(state.key, load)), "the rank is that of another load");
+            let held = |hold| state.holds.contains(&hold);
+            let before = seen[state.key as usize].replace(Seen {
+                in_flight: state.in_flight as u8,
+                standing: state.standing,
+                excluded: held(Hold::Excluded),
+                cooling: held(Hold::Cooling),
+                draining: held(Hold::Draining),
+            });
+            assert!(before.is_none(), "each member is listed once");
+        }
+        seen
     }
 
     fn tick(&self) -> u64 {
@@ -340,6 +363,7 @@ impl<'f> Actor<'f> {
             },
             Op::Len { .. } => Answer::Len(scheduler.len() as u8),
             Op::Evict => scheduler.evict_worst().map_or(Answer::NotFound, Answer::Evicted),
+            Op::Snapshot => Answer::Fleet(fleet.seen()),
             Op::Close => Answer::Changed(scheduler.close()),
         }
     }
@@ -383,4 +407,5 @@ pub fn observe(actor: &mut Actor<'_>) {
         actor.step(Step::Do(Op::Get(key)));
     }
     actor.step(Step::Do(Op::Len { slack: 0 }));
+    actor.step(Step::Do(Op::Snapshot));
 }

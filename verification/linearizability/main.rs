@@ -5,8 +5,8 @@
 //! cargo nextest run --test linearizability --features internals
 //! ```
 //!
-//! `run` beside this file does that, then the same for random schedules under shuttle, then with every planted fault, each
-//! of which must be rejected: the checker is checked too.
+//! `run` beside this file does that, then the same for random schedules under shuttle. The checker is checked too:
+//! `verification/planted` demands that it rejects what a broken scheduler has answered.
 //!
 //! | file | what |
 //! |---|---|

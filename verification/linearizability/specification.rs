@@ -40,7 +40,19 @@ pub enum Op {
         slack: u8,
     },
     Evict,
+    /// All that can be read of every member, at rest.
+    Snapshot,
     Close,
+}
+
+/// What a snapshot tells of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub in_flight: u8,
+    pub standing: Standing,
+    pub excluded: bool,
+    pub cooling: bool,
+    pub draining: bool,
 }
 
 /// Counts of a "none": at capacity, cooling, draining, excluded.
@@ -67,6 +79,7 @@ pub enum Answer {
     Version(u8),
     Len(u8),
     Evicted(u8),
+    Fleet([Option<Seen>; KEYS]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -275,10 +288,19 @@ impl Specification for State {
                     after.members[key as usize] = None;
                     *answer
                 }
-                _ if self.exact && self.eligible_keys().next().is_some() => return None,
+                _ if self.exact && !self.closed && self.eligible_keys().next().is_some() => return None,
                 // One shard is looked at after the other: "nothing to evict" is not said of one instant.
                 _ => Answer::NotFound,
             },
+            Op::Snapshot => Answer::Fleet(self.members.map(|member| {
+                member.map(|member| Seen {
+                    in_flight: member.in_flight,
+                    standing: self.standing(&member),
+                    excluded: member.excluded,
+                    cooling: member.cooling,
+                    draining: member.draining,
+                })
+            })),
             Op::Close => {
                 after.closed = true;
                 Answer::Changed(!self.closed)

@@ -5,8 +5,11 @@
 
 use crate::{
     common::{race, race_within, steps},
-    driver::Setup,
-    specification::Op::*,
+    driver::{
+        Setup,
+        Step::{self, Do, Release, ReleaseAfter},
+    },
+    specification::Op::{self, *},
 };
 
 const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12 };
@@ -62,6 +65,40 @@ fn batch_exclude() {
     race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Exclude(1), Get(0)])]);
 }
 
+/// The lease is on the worst of what will be there.
+fn returning(how: Step) {
+    race(one(), steps(&[Insert(2), Acquire]), vec![vec![how, Do(Get(0))], steps(&[InsertBatch(0, 2)])]);
+}
+
+#[test]
+fn batch_release() {
+    returning(Release);
+}
+
+#[test]
+fn batch_release_after() {
+    returning(ReleaseAfter);
+}
+
+#[test]
+fn batch_include() {
+    race(
+        one(),
+        steps(&[Insert(2), Exclude(2)]),
+        vec![steps(&[InsertBatch(0, 2)]), steps(&[Include(2), Include(1)])],
+    );
+}
+
+#[test]
+fn batch_cool() {
+    race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Cool(1), Get(0)])]);
+}
+
+#[test]
+fn batch_warm() {
+    race(one(), steps(&[Insert(2), Cool(2)]), vec![steps(&[InsertBatch(0, 2)]), steps(&[Warm(2), Warm(1)])]);
+}
+
 #[test]
 fn batch_update() {
     race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[UpdateWith(1), Get(0)])]);
@@ -74,12 +111,12 @@ fn batch_evict() {
 
 /// The single insertion wins before the batch has linked its key; otherwise it waits for the batch and is a duplicate.
 #[test]
-fn batch_insert_same_key() {
+fn batch_insert() {
     race(one(), vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Insert(1)])]);
 }
 
 #[test]
-fn batch_insert_same_key_two_shards() {
+fn batch_insert_two_shards() {
     race(TWO, vec![], vec![steps(&[InsertBatch(0, 2)]), steps(&[Insert(1), Get(0)])]);
 }
 
@@ -127,9 +164,36 @@ fn batch_get_acquire_key() {
     );
 }
 
+/// The batch commits while another thread is between its look at the roster, under the shard's lock, and its CAS there; a
+/// third one has seen the batch. The first must have come before it.
+fn behind_the_look(bound: usize, before: &[Op], main: &[Op], seen: &[Op]) {
+    race_within(bound, one(), steps(before), vec![steps(main), steps(&[InsertBatch(0, 2)]), steps(seen)]);
+}
+
+#[test]
+fn behind_the_look_of_an_acquisition() {
+    behind_the_look(1, &[Insert(4)], &[Acquire], &[Get(1), AcquireKey(4)]);
+}
+
+#[test]
+fn behind_the_look_of_an_eviction() {
+    behind_the_look(1, &[Insert(4)], &[Evict], &[Get(1), Remove(4)]);
+}
+
+#[test]
+fn behind_the_look_of_an_eviction_of_nothing() {
+    behind_the_look(1, &[], &[Evict], &[Get(1), Remove(1)]);
+}
+
+/// What is removed is of the batch itself.
+#[test]
+fn behind_the_look_of_a_removal() {
+    behind_the_look(1, &[], &[Remove(1)], &[Get(0), Evict]);
+}
+
 /// A batch is undone, and the next one gets its number: whoever still holds a member of the first must not take it for one of
 /// the second.
-fn ghost(ops: &[crate::specification::Op]) {
+fn ghost(ops: &[Op]) {
     race(one(), steps(&[Insert(1)]), vec![steps(&[InsertBatch(0, 2), InsertBatch(2, 2)]), steps(ops)]);
 }
 

@@ -4,11 +4,11 @@
 //! One resource is due and is thawed by an acquisition, while another one starts to cool, in the same shard or another.
 //! Afterwards the second deadline comes too, and a peek, which trusts the hint alone, must find it.
 
-use leasehold::internals::sync::Arc;
+use leasehold::{OwnedLease, internals::sync::Arc};
 
 use crate::{
     common::{SHORT, model_within},
-    driver::{Fleet, Setup},
+    driver::{Fleet, Res, Setup},
 };
 
 /// Resources 0, cooling and due, and 1. `main` makes 1 cool until `2 * SHORT` from the beginning, against a thaw.
@@ -115,4 +115,168 @@ fn extend_thaw() {
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();
     });
+}
+
+// Lent out of its turn: one that is due, and that whoever asks for it has still met cooling (`Locked::lend_if_due`).
+
+type Leased = Option<OwnedLease<Res>>;
+
+/// Resource 0 is due; so are 1 and 2, before it, so that a thaw, which takes two at a time, leaves it. What both threads
+/// have got they keep until both have ended.
+fn due<A: 'static, B: 'static>(
+    bound: usize,
+    main: fn(&Fleet) -> A,
+    other: fn(&Fleet) -> B,
+    judge: fn(&Fleet, A, B),
+) {
+    model_within(bound, move || {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        for (key, after) in [(1, 1), (2, 1), (0, 2)] {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+            fleet.scheduler.cool(&key, after * SHORT).expect("a member");
+        }
+        fleet.clock.advance(2 * SHORT);
+        let thread = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || other(&fleet))
+        };
+        let mine = main(&fleet);
+        let others = thread.join().expect("no panic");
+        judge(&fleet, mine, others);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+fn by_key(fleet: &Fleet) -> Leased {
+    fleet.scheduler.acquire_key_owned(&0).ok().inspect(|lease| assert_eq!(lease.check(), 0))
+}
+
+fn by_filter(fleet: &Fleet) -> Leased {
+    let lease = fleet.scheduler.acquire_where_owned(|resource| resource.key == 0 && resource.version == 0);
+    lease.ok().inspect(|lease| assert_eq!((lease.check(), lease.version), (0, 0)))
+}
+
+fn one_of_two(fleet: &Fleet, mine: Leased, other: Leased) {
+    assert!(mine.is_some() != other.is_some(), "one unit, and it was due all the time");
+    assert_eq!(fleet.scheduler.check_invariants().in_flight, 1);
+}
+
+#[test]
+fn due_by_key_by_key() {
+    due(2, by_key, by_key, one_of_two);
+}
+
+#[test]
+fn due_by_key_by_filter() {
+    due(2, by_key, by_filter, one_of_two);
+}
+
+#[test]
+fn due_by_filter_by_filter() {
+    due(2, by_filter, by_filter, one_of_two);
+}
+
+/// Warmed, lent and returned by somebody else in between.
+fn used(fleet: &Fleet) -> bool {
+    fleet.scheduler.warm(&0).expect("a member");
+    fleet.scheduler.acquire_key(&0).is_ok()
+}
+
+#[test]
+fn due_by_key_used() {
+    due(2, by_key, used, |_, mine, used| assert!(mine.is_some() || used, "it was eligible for one of them"));
+}
+
+#[test]
+fn due_by_filter_used() {
+    due(2, by_filter, used, |_, mine, used| {
+        assert!(mine.is_some() || used, "it was eligible for one of them")
+    });
+}
+
+/// Warmed, lent, and cooling again, until later.
+fn used_and_cooled(fleet: &Fleet) {
+    if let Ok(lease) = fleet.scheduler.acquire_key(&0) {
+        lease.release_after(SHORT);
+    }
+}
+
+/// It was lent before it cooled anew, or not at all.
+fn cools(fleet: &Fleet, mine: Leased, (): ()) {
+    let (began, cooled) = (mine.is_some(), fleet.scheduler.stats().cooled);
+    drop(mine);
+    assert_eq!(fleet.scheduler.acquire_key(&0).is_ok(), cooled == 3, "it cools until later");
+    assert!(began || cooled == 4, "somebody has had it");
+}
+
+#[test]
+fn due_by_key_used_and_cooled() {
+    due(2, by_key, used_and_cooled, cools);
+}
+
+#[test]
+fn due_by_filter_used_and_cooled() {
+    due(2, by_filter, used_and_cooled, cools);
+}
+
+fn cool_on(fleet: &Fleet) {
+    fleet.scheduler.cool(&0, SHORT).expect("a member");
+}
+
+#[test]
+fn due_by_key_cooled_on() {
+    due(2, by_key, cool_on, |fleet, mine, ()| {
+        drop(mine);
+        assert!(fleet.scheduler.acquire_key(&0).is_err(), "it cools until later");
+    });
+}
+
+#[test]
+fn due_by_filter_cooled_on() {
+    due(2, by_filter, cool_on, |fleet, mine, ()| {
+        drop(mine);
+        assert!(fleet.scheduler.acquire_key(&0).is_err(), "it cools until later");
+    });
+}
+
+fn exclude(fleet: &Fleet) {
+    fleet.scheduler.exclude(&0).expect("a member");
+}
+
+#[test]
+fn due_by_key_excluded() {
+    due(2, by_key, exclude, |fleet, mine, ()| {
+        drop(mine);
+        assert!(fleet.scheduler.acquire_key(&0).is_err(), "it is excluded");
+    });
+}
+
+#[test]
+fn due_by_filter_excluded() {
+    due(2, by_filter, exclude, |fleet, mine, ()| {
+        drop(mine);
+        assert!(fleet.scheduler.acquire_key(&0).is_err(), "it is excluded");
+    });
+}
+
+fn remove(fleet: &Fleet) -> u32 {
+    fleet.scheduler.remove(&0).expect("nobody else removes").in_flight
+}
+
+#[test]
+fn due_by_key_removed() {
+    due(2, by_key, remove, |_, mine, in_flight| assert_eq!(mine.is_some(), in_flight == 1));
+}
+
+#[test]
+fn due_by_filter_removed() {
+    due(2, by_filter, remove, |_, mine, in_flight| assert_eq!(mine.is_some(), in_flight == 1));
+}
+
+/// What was accepted is replaced by what would not be: `by_filter` looks at the value that it was lent.
+#[test]
+fn due_by_filter_updated() {
+    let renew = |fleet: &Fleet| fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member");
+    due(2, by_filter, renew, |_, mine, ()| drop(mine));
 }

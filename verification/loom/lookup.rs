@@ -185,6 +185,34 @@ fn insert_insert_same_key() {
     });
 }
 
+/// Two keys of one chain, in a table with room for both.
+#[test]
+fn insert_insert() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        let other = with(&fixture, |fixture| fixture.insert(1, crowded));
+        assert!(fixture.insert(2, crowded));
+        assert!(join(other), "nobody else inserts it");
+        Fixture::finish(fixture, crowded, &[1, 2], 2);
+    });
+}
+
+/// Once found, it is found again, and the item before it in the chain is there all the time.
+#[test]
+fn get_insert() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
+        let first = fixture.get(2, crowded);
+        let second = fixture.get(2, crowded);
+        assert!(second || !first, "it stays");
+        assert!(fixture.get(1, crowded), "it is there all the time");
+        join(other);
+        Fixture::finish(fixture, crowded, &[1, 2], 2);
+    });
+}
+
 /// Both meet a full table: two resizes are begun, one is used.
 #[test]
 fn resize_resize() {
@@ -455,6 +483,25 @@ fn iterate_resize() {
         assert!(met == [1] || met == [1, 5], "{met:?}");
         join(other);
         Fixture::finish(fixture, spread, &[1, 5], 2);
+    });
+}
+
+/// An item that goes is met once or not at all, and never after it is gone.
+#[test]
+fn iterate_remove() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded) && fixture.insert(2, crowded));
+        let other = with(&fixture, |fixture| fixture.remove(1, crowded));
+        let met = || -> Vec<u32> {
+            let guard = fixture.map.pin();
+            fixture.map.iter(&guard).map(Item::check).collect()
+        };
+        let (first, second) = (met(), met());
+        assert!(first == [2] || first == [1, 2] || first == [2, 1], "{first:?}");
+        assert!(second.len() <= first.len(), "gone is gone");
+        assert_eq!(join(other), Some(true));
+        Fixture::finish(fixture, crowded, &[2], 2);
     });
 }
 

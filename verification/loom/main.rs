@@ -12,8 +12,10 @@
 //! |---|---|
 //! | `spinlock` | exclusion, hand-over of what is guarded, the way to sleep |
 //! | `transitions` | each pair of transitions of one resource, and of insertion with them |
+//! | `affinity` | the ring that is built late; ids that belong to a resource |
 //! | `batch` | all or nothing, never in part |
 //! | `peek` | looking without a lock: publication and reclamation |
+//! | `next_batch` | a peek between two batches |
 //! | `none` | the honest "none" over two shards |
 //! | `filters` | the honest "none" of an acquisition with a filter |
 //! | `bounds` | a bounded fleet: refusal, eviction by a newcomer |
@@ -33,6 +35,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code, missing_docs, dead_code)]
 
+mod affinity;
 mod batch;
 mod bounds;
 #[path = "../linearizability/checker.rs"]
@@ -47,6 +50,7 @@ mod driver;
 mod events;
 mod filters;
 mod lookup;
+mod next_batch;
 mod none;
 mod peek;
 mod ring;

@@ -85,6 +85,46 @@ fn peek_batch() {
     });
 }
 
+/// Whoever has seen a member of a batch by key is shown something: as waiting, or, if the face says that nothing waits, in
+/// the heap. By affinity, because that looks once where a plain peek looks twice.
+#[test]
+fn peek_batch_seen_by_key() {
+    looking(Setup::default(), &[], &[InsertBatch(0, 1)], |fleet| {
+        if fleet.scheduler.get(&0).is_some() {
+            assert_eq!(seen(fleet.scheduler.peek_by_affinity(&1)), Some((0, 0)), "it is there, somewhere");
+        }
+    });
+}
+
+/// Who has found the batch by key has seen it committed: a peek must show it, staged, absorbed or in between.
+#[test]
+fn peek_batch_found_before() {
+    looking(Setup::default(), &[], &[InsertBatch(0, 1)], |fleet| {
+        if seen(fleet.scheduler.get(&0)).is_some() {
+            assert!(seen(fleet.scheduler.peek()).is_some(), "it stays");
+        }
+    });
+}
+
+/// It is due, or it is warm: at every instant a peek may show it.
+#[test]
+fn peek_warm_of_what_is_due() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        fleet.scheduler.cool(&0, SHORT).expect("a member");
+        fleet.clock.advance(SHORT);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.warm(&0).expect("a member"))
+        };
+        assert!(seen(fleet.scheduler.peek()).is_some(), "its cooling is over");
+        other.join().expect("no panic");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
 #[test]
 fn peek_update() {
     looking(Setup::default(), &[Insert(0)], &[UpdateWith(0)], |fleet| {
@@ -221,6 +261,44 @@ fn peek_thaw() {
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();
     });
+}
+
+/// A peek at resource 0, which is due, and at 1, which is not, against `other`. By affinity, as above.
+fn peek_due(other: fn(&Fleet), judge: fn(Option<(u8, u8)>)) {
+    model(move || {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        for (key, span) in [(0, SHORT), (1, 9 * SHORT)] {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+            fleet.scheduler.cool(&key, span).expect("a member");
+        }
+        fleet.clock.advance(SHORT);
+        let thread = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || other(&fleet))
+        };
+        judge(seen(fleet.scheduler.peek_by_affinity(&1)));
+        thread.join().expect("no panic");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// It moves from one heap to the other under the peek, and is in one of them all the time.
+#[test]
+fn peek_warm() {
+    peek_due(
+        |fleet| assert!(fleet.scheduler.warm(&0).expect("a member")),
+        |shown| assert_eq!(shown, Some((0, 0)), "due, or warm"),
+    );
+}
+
+/// It makes place for the next one, whose deadline has not come.
+#[test]
+fn peek_due_excluded() {
+    peek_due(
+        |fleet| assert!(fleet.scheduler.exclude(&0).expect("a member")),
+        |shown| assert_ne!(shown, Some((1, 0)), "1 cools all the time"),
+    );
 }
 
 /// A reader that pinned before a removal keeps the node, while a third thread's guard does not.

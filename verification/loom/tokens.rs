@@ -28,8 +28,11 @@ fn spawn<T: 'static>(fleet: &Arc<Fleet>, body: impl FnOnce(&Fleet) -> T + 'stati
     crate::common::spawn(move || body(&fleet))
 }
 
-/// Every token is redeemed once, and once only; then nothing is out.
+/// Every token is redeemed once, and once only; then nothing is out. Two more tokens are minted before, so that a free list
+/// that leads to an entry in use, or in a circle, is found out.
 fn settle(fleet: Arc<Fleet>, tokens: &[Token]) {
+    let more = [(); 2].map(|()| fleet.scheduler.acquire_owned().expect("a unit is free").into_token());
+    let tokens = &[tokens, &more].concat();
     for (i, token) in tokens.iter().enumerate() {
         assert!(!tokens[..i].contains(token), "no two leases have one token");
         fleet.scheduler.release(*token).expect("nobody has redeemed it");
@@ -124,12 +127,56 @@ fn mint_hand_over_redeem() {
     });
 }
 
+/// Somebody guesses a token while it is minted: the entry's word alone orders what he finds in the entry, which was another
+/// resource's before.
+#[test]
+fn mint_guess_redeem() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        (0..2).for_each(|key| fleet.scheduler.insert(fleet.resource(key)).expect("new"));
+        let earlier = fleet.scheduler.acquire_key_owned(&0).expect("eligible").into_token();
+        fleet.scheduler.release(earlier).expect("live");
+        let mut bytes = earlier.to_bytes();
+        bytes[7] += 1;
+        let guess = Token::from_bytes(bytes);
+        let lease = fleet.scheduler.acquire_key_owned(&1).expect("eligible");
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(guess).is_ok());
+        let minted = lease.into_token();
+        assert_eq!(minted, guess, "the next generation of the same entry");
+        let mine = fleet.scheduler.release(minted).is_ok();
+        assert!(mine != other.join().expect("no panic"), "one of two wins");
+        nothing_out(fleet);
+    });
+}
+
+/// A pop fails because of a push, and goes on with what was pushed: an entry after which, before, another one came that is in
+/// use by now.
+#[test]
+fn mint_redeem_of_a_used_entry() {
+    model(|| {
+        let (fleet, leases) = lent(6);
+        let release = |token| fleet.scheduler.release(token).expect("live");
+        let mut mint = leases.into_iter().map(OwnedLease::into_token);
+        let mut next = || mint.next().expect("a lease is left");
+        let [first, second, third] = [next(), next(), next()];
+        release(third);
+        release(second);
+        let [second, third] = [next(), next()];
+        assert!(second.slot() == 1 && third.slot() == 2, "the list was the second, then the third");
+        release(first);
+        let other = spawn(&fleet, move |fleet| fleet.scheduler.release(second).expect("live"));
+        let minted = next();
+        other.join().expect("no panic");
+        settle(fleet, &[minted, third]);
+    });
+}
+
 /// A free list of two. One pops; the other pops both and pushes the first back, so that the head is what it was, and the
-/// entry after it is not.
+/// entry after it is not: whoever comes next must not be given that one.
 #[test]
 fn free_list_aba() {
     model(|| {
-        let (fleet, mut leases) = lent(5);
+        let (fleet, mut leases) = lent(6);
         let freed: Vec<_> = leases.drain(..2).map(OwnedLease::into_token).collect();
         freed.into_iter().rev().for_each(|token| fleet.scheduler.release(token).expect("live"));
         let (mine, first, second) = (leases.remove(0), leases.remove(0), leases.remove(0));
@@ -140,7 +187,8 @@ fn free_list_aba() {
         });
         let minted = mine.into_token();
         let second = other.join().expect("no panic");
-        settle(fleet, &[minted, second]);
+        let last = leases.remove(0).into_token();
+        settle(fleet, &[minted, second, last]);
     });
 }
 

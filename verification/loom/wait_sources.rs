@@ -140,7 +140,9 @@ fn thaw() {
         fleet.scheduler.cool(&1, SHORT).expect("a member");
         let mut task = Task::waiting(fleet.scheduler.acquire_async_owned());
         fleet.clock.advance(SHORT);
-        let other = spawn(&fleet, |fleet| drop(fleet.scheduler.tick()));
+        let other = spawn(&fleet, |fleet| {
+            let _ = fleet.scheduler.tick();
+        });
         // Kept: it is not the return of this one that serves the task.
         let kept = fleet.scheduler.acquire_owned();
         other.join().expect("no panic");

@@ -127,6 +127,11 @@ impl Config {
         self.builder(clock).build().expect("settings in range")
     }
 
+    /// With room for so many events per shard.
+    pub fn build_with_events(&self, clock: &Arc<ManualClock>, events: usize) -> Scheduler<Item, ModelHash> {
+        self.builder(clock).event_capacity(events).build().expect("settings in range")
+    }
+
     /// For more settings than these.
     pub fn builder(&self, clock: &Arc<ManualClock>) -> Builder<Item, ModelHash> {
         let mut builder = Scheduler::<Item>::builder()

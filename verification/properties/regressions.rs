@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold::{
-    Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard,
+    Affinity, Capacity, Entry, InsertError, ManualClock, Outcome, Overflow, Resource, Scheduler, SelectShard,
     ShardView, SplitMix64, Strategy, Ties,
 };
 
@@ -275,4 +275,17 @@ fn a_filter_is_asked_a_bounded_number_of_times_when_many_have_come_due() {
     assert!(fleet.acquire_key(&(members - 2)).is_ok());
     let cooling = fleet.stats().reasons.cooling;
     assert!(cooling > u64::from(members) - 100, "whose turn it is not stays cold: {cooling}");
+}
+
+#[test]
+fn a_refused_insertion_moves_no_id() {
+    let fleet = Scheduler::<Plain>::builder().shards(1).affinity(Affinity::Resource).build().unwrap();
+    fleet.insert_batch((0..40).map(|key| Entry::new(key, u64::from(key), "")).collect()).unwrap();
+    let choices = || (0..500u32).map(|id| *fleet.acquire_by_affinity(&id).unwrap().key()).collect::<Vec<_>>();
+    let before = choices();
+    assert!(fleet.insert(Entry::new(7, 0, "again")).is_err());
+    assert_eq!(choices(), before, "by a duplicate");
+    let batch = [100, 101, 102, 7].map(|key| Entry::new(key, 0, ""));
+    assert!(fleet.insert_batch(batch.to_vec()).is_err());
+    assert_eq!(choices(), before, "by a batch with a duplicate");
 }

@@ -166,5 +166,5 @@ fn random_programs() {
 
 #[test]
 fn long_programs() {
-    scenario_of("long_programs", 10, || run(80));
+    scenario_of("long_programs", 2, || run(80));
 }

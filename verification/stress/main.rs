@@ -4,7 +4,8 @@
 //! atomics of the test, not by the scheduler), the value seen is one that was current while the lease began, and it is
 //! not dropped while it is seen. At the end: the structure from scratch, every lease returned, every value dropped once.
 //!
-//! Cost: about 10 s in all. The sizes are in `Size`; Miri and the sanitizers take smaller ones.
+//! Cost: about 10 s in all. The sizes are in `Size`; Miri takes smaller ones, and `STRESS_OPERATIONS` sets another number of
+//! operations.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::{
@@ -32,6 +33,11 @@ const SIZE: Size = if cfg!(miri) {
 } else {
     Size { threads: 8, operations: 400_000, keys: 24 }
 };
+
+/// Operations of each thread.
+fn operations() -> u64 {
+    std::env::var("STRESS_OPERATIONS").map_or(SIZE.operations, |text| text.parse().expect("a number"))
+}
 
 /// What outlives every version of a resource with one key *and one incarnation*: who holds it now.
 #[derive(Default)]
@@ -136,7 +142,7 @@ fn work(
     let mut random = SplitMix64::new(seed);
     let mut held: Vec<OwnedLease<Unit>> = Vec::new();
     let short = Duration::from_nanos(300);
-    for _ in 0..SIZE.operations {
+    for _ in 0..operations() {
         let key = random.below(SIZE.keys);
         let roll = random.below(100);
         let mut keep = |lease: Result<OwnedLease<Unit>, AcquireError>| match lease {
@@ -348,7 +354,7 @@ fn stress(shards: usize, strategy: Strategy, max: Option<(usize, Overflow)>, tie
     assert!(fleet.close() && !fleet.close());
     let (lent, stale) = (totals.lent.load(SeqCst), totals.stale.load(SeqCst));
     assert!(
-        lent > SIZE.operations / 8 && stale > 0,
+        lent > operations() / 8 && stale > 0,
         "{name}: {lent} leases, {stale} stale: hardly anything done"
     );
     println!("{name}: {lent} leases, {} times none, {stale} stale returns", totals.none.load(SeqCst));

@@ -6,8 +6,10 @@
 //! that an address means one object for a whole run.
 //!
 //! The book is kept in a mutex that the checkers do not see and that is never held across a schedule point. The only
-//! instrumented part is one counter, whose read-modify-writes order pins, retirements and unpins as a real
-//! reclaimer's fences would.
+//! instrumented part is one counter, whose read-modify-writes order what was unlinked before a retirement with the pins
+//! that come after it, and nothing else. Pins of a real reclaimer make no thread's writes visible to another; if these
+//! did, whoever pins after an inserter has pinned would see the item complete, and no model would miss the Release that
+//! is to see to that.
 
 #![allow(clippy::disallowed_types)]
 
@@ -73,8 +75,9 @@ unsafe impl Reclaim for Oracle {
     }
 
     fn pin(&self) -> OracleGuard<'_> {
-        // AcqRel, here and below: a guard that is not on a retirement's list must see what was unlinked before it.
-        self.tick.fetch_add(1, Ordering::AcqRel);
+        // Acquire: pairs with the Release in `retire`: a guard that is not on a retirement's list must see what was unlinked
+        // before it.
+        self.tick.fetch_add(1, Ordering::Acquire);
         let mut book = self.book();
         book.last_guard += 1;
         let id = book.last_guard;
@@ -94,7 +97,8 @@ unsafe impl Guard for OracleGuard<'_> {
     }
 
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
-        self.oracle.tick.fetch_add(1, Ordering::AcqRel);
+        // Release: see `pin`.
+        self.oracle.tick.fetch_add(1, Ordering::Release);
         let mut book = self.oracle.book();
         let keepers = book.live_guards.clone();
         assert!(book.retired.insert(pointer.addr(), keepers).is_none(), "retired twice");
@@ -115,7 +119,8 @@ impl Drop for OracleGuard<'_> {
             // A second panic would abort and hide the first.
             return;
         }
-        self.oracle.tick.fetch_add(1, Ordering::AcqRel);
+        // Relaxed: a schedule point. What was retired is used by nobody before the oracle itself is dropped.
+        self.oracle.tick.fetch_add(1, Ordering::Relaxed);
         let mut book = self.oracle.book();
         book.live_guards.remove(&self.id);
         for keepers in book.retired.values_mut() {

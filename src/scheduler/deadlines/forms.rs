@@ -13,7 +13,7 @@ use crate::{
         token::{Out, Token},
     },
     shard::{Count, Pin},
-    sync::{Timestamp, planted},
+    sync::Timestamp,
 };
 
 impl<R: Resource> Core<R> {
@@ -33,18 +33,13 @@ impl<R: Resource> Core<R> {
 
     /// The recorded leases on resources that `wanted` says yes to, by address.
     pub fn holders(&self, now: u64, wanted: impl Fn(usize) -> bool) -> Vec<(usize, LeaseInfo<R::Key>)> {
-        let mut guard = self.pin();
+        let guard = self.pin();
         let mut found: Vec<_> = self
             .tokens
             .recorded()
             .map(|out| (out.ticket.node.addr().get(), out))
             .filter(|&(address, _)| wanted(address))
-            .map(|(address, out)| {
-                if planted("hold_list_unpinned") {
-                    guard = self.pin();
-                }
-                (address, self.describe(&out, &guard, now))
-            })
+            .map(|(address, out)| (address, self.describe(&out, &guard, now)))
             .collect();
         found.sort_by_key(|(_, info)| info.since);
         found
@@ -60,7 +55,7 @@ impl<R: Resource> Core<R> {
                     continue;
                 }
                 info.revoked = true;
-            } else if self.tokens.notice(&out) || planted("hold_noticed_twice") {
+            } else if self.tokens.notice(&out) {
                 limits.saw_one();
             }
             found.push(info);

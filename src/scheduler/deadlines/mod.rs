@@ -56,7 +56,7 @@ use crate::{
     sync::{
         CachePadded, Timestamp,
         atomic::{AtomicU64, Ordering},
-        count, planted,
+        count,
     },
 };
 
@@ -130,9 +130,7 @@ impl<R: Resource> Core<R> {
         let terms = Terms { since, deadline: limits.deadline(since), site };
         let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
         // The pin first: once the entry exists, its unit may be taken back at any time, and the guard still dereferences.
-        if !planted("hold_unpinned") {
-            self.home(held.node()).lock().pin(held.node(), held.value);
-        }
+        self.home(held.node()).lock().pin(held.node(), held.value);
         let token = self.tokens.mint(ticket, true, Some(terms));
         held.token = Some((token.slot(), token.generation()));
     }
@@ -196,9 +194,6 @@ impl<R: Resource> Core<R> {
         std::mem::forget(again);
         // P3. AcqRel: as P1.
         limits.next.fetch_min(least, Ordering::AcqRel);
-        if planted("hold_next_late") {
-            limits.next.store(limits.deadline(now).min(least), Ordering::Release);
-        }
         revoked
     }
 

@@ -13,7 +13,7 @@ use crate::{
     resource::Resource,
     scheduler::{Scheduler, error::KeyError},
     shard::Count,
-    sync::{Timestamp, planted},
+    sync::Timestamp,
 };
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
@@ -87,7 +87,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             let mut locked = core.lock(core.home(node));
             // D1.
             let _ = locked.hold(node, Hold::Draining, Count::Drained).ok()?;
-            let pinned = planted("drain_unpinned") || locked.pin_node(node);
+            let pinned = locked.pin_node(node);
             debug_assert!(pinned, "what is held is a member");
             drop(locked);
             drain.add(NonNull::from(node));

@@ -73,7 +73,7 @@ pub use report::{DrainReport, Outstanding};
 use self::bell::Bell;
 use crate::{
     shard::NEVER,
-    sync::{Mutex, MutexGuard, planted},
+    sync::{Mutex, MutexGuard},
 };
 
 /// Who waits for which resource to be drained.
@@ -118,9 +118,6 @@ impl Drains {
             book.waiting.push(Waiting { id, node, deadline, bell });
             return None;
         };
-        if planted("drain_old_bell") {
-            return Some(bell);
-        }
         (waiting.node, waiting.deadline) = (node, deadline);
         Some(mem::replace(&mut waiting.bell, bell))
     }
@@ -133,9 +130,6 @@ impl Drains {
 
     /// Somebody does not wait any more.
     fn leave(&self, id: u64) {
-        if planted("drain_bell_left") {
-            return;
-        }
         let mut book = self.book();
         let left = book.waiting.iter().position(|waiting| waiting.id == id);
         let left = left.map(|index| book.waiting.swap_remove(index));
@@ -158,9 +152,7 @@ impl Drains {
     }
 
     fn ring(&self, mut whom: impl FnMut(&Waiting) -> bool) {
-        let most = if planted("drain_one_rung") { 1 } else { usize::MAX };
-        let rung: Vec<Waiting> =
-            self.book().waiting.extract_if(.., |waiting| whom(waiting)).take(most).collect();
+        let rung: Vec<Waiting> = self.book().waiting.extract_if(.., |waiting| whom(waiting)).collect();
         for waiting in rung {
             waiting.bell.ring();
         }

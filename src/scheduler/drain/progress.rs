@@ -20,7 +20,7 @@ use crate::{
     resource::Resource,
     scheduler::core::Core,
     shard::NEVER,
-    sync::{Arc, planted},
+    sync::Arc,
 };
 
 /// A drain that is waited for as a task, on any runtime: [`Scheduler::drain_async`](crate::Scheduler::drain_async),
@@ -126,9 +126,6 @@ impl<R: Resource> Drain<R> {
     }
 
     fn unpin(&self, node: NonNull<Node<R>>) {
-        if planted("drain_unpinned") {
-            return;
-        }
         let core = &*self.core;
         let garbage = core.home(self.node(node)).lock().unpin_node(self.node(node));
         core.retire(garbage);
@@ -142,9 +139,6 @@ impl<R: Resource> Drain<R> {
                 let before = self.core.drains.register(self.id, node, self.deadline, bell());
                 drop(before);
                 // D4.
-                if planted("drain_no_second_look") {
-                    return false;
-                }
                 found = self.look_at(node);
             }
             if matches!(found, Look::Out(_)) {

@@ -8,7 +8,7 @@ use crate::{
     resource::Resource,
     scheduler::core::Core,
     shard::{Count, Locked, Pin, Shard},
-    sync::{Arc, planted},
+    sync::Arc,
 };
 
 /// Slots looked at in one critical section.
@@ -47,8 +47,7 @@ impl<R: Resource> Core<R> {
 /// A1 and A2.
 pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
     let mut drain = Drain::new(core);
-    let late = planted("drain_newcomers_late");
-    core.roster.let_newcomers_drain(!late);
+    core.roster.let_newcomers_drain(true);
     for shard in &core.shards {
         core.sweep(
             shard,
@@ -59,9 +58,6 @@ pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
             },
             |node| drain.add(node),
         );
-    }
-    if late {
-        core.roster.let_newcomers_drain(true);
     }
     drain
 }

@@ -108,8 +108,8 @@ impl<R: Resource> Entries<R> {
     fn chunk_for(&self, index: u32) {
         let (chunk, _) = locate(index);
         let cell = &self.chunks[chunk];
-        // Acquire: as in `get`.
-        if !cell.load(Ordering::Acquire).is_null() {
+        // Relaxed: `get`, which follows it, loads it again.
+        if !cell.load(Ordering::Relaxed).is_null() {
             return;
         }
         let entries: Box<[Entry<R>]> = (0..chunk_len(chunk)).map(|_| Entry::new()).collect();
@@ -145,8 +145,9 @@ impl<R: Resource> Entries<R> {
             }
             let next = self.get(index)?.next.load(Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
-            // Acquire on both: as above.
-            match self.free.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
+            // Relaxed: by its tag it is the very head that was loaded, and a read-modify-write passes on what pushes have
+            // published. On failure Acquire, as above: that head is the next to be followed.
+            match self.free.compare_exchange_weak(head, new, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Some(index),
                 Err(found) => head = found,
             }

@@ -57,7 +57,7 @@ use crate::{
     node::{Node, Value},
     resource::Resource,
     scheduler::error::ReleaseError,
-    sync::{Mutex, atomic::Ordering, planted},
+    sync::{Mutex, atomic::Ordering},
 };
 
 /// What a token stands for: the lease's part that is not in the guard.
@@ -285,7 +285,7 @@ impl<R: Resource> Tokens<R> {
                 site,
             };
             // Relaxed: after the Acquire loads above.
-            if !entry.load(Ordering::Relaxed).is_same_lease(word) && !planted("hold_list_unchecked") {
+            if !entry.load(Ordering::Relaxed).is_same_lease(word) {
                 return None;
             }
             Some(Out { token: self.token(slot, word.generation()), ticket, terms, slot, word })

@@ -29,8 +29,6 @@
 
 use std::fmt;
 
-use crate::sync::planted;
-
 /// See the module header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Word(u64);
@@ -121,8 +119,7 @@ impl Word {
     }
 
     pub fn revoke(self) -> Option<Self> {
-        let may = self.is_live() || (self.phase() == Phase::Returned && planted("hold_revoke_spent"));
-        may.then(|| if planted("hold_entry_freed") { self.freed() } else { self.in_phase(Phase::Revoked) })
+        self.is_live().then(|| self.in_phase(Phase::Revoked))
     }
 
     pub fn end(self) -> Option<Self> {
@@ -137,8 +134,7 @@ impl Word {
     }
 
     pub fn renew(self) -> Option<Self> {
-        let step = if planted("hold_renewal_unseen") { 0 } else { RENEWAL };
-        let renewals = self.0.wrapping_add(step) & RENEWALS;
+        let renewals = self.0.wrapping_add(RENEWAL) & RENEWALS;
         (self.is_live() && self.is_guarded()).then_some(Word(self.0 & !RENEWALS & !NOTICED | renewals))
     }
 

@@ -22,7 +22,7 @@ use crate::{
     resource::Resource,
     scheduler::{core::Core, error::AcquireError},
     shard::{Lent, NEVER},
-    sync::{Arc, Timestamp, planted},
+    sync::{Arc, Timestamp},
 };
 
 /// What is asked for.
@@ -254,7 +254,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         };
         core.waiters.counts.began();
         self.state = State::Waiting(Arc::clone(&waiter));
-        if looks && !planted("wait_no_look") {
+        if looks {
             self.look_for(&waiter);
         }
         let core = &*self.core;
@@ -428,9 +428,6 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Drop for Pending<C, R> {
         if let State::Waiting(waiter) = &self.state {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {
-                GivenUp::InTime(_) if planted("wait_part_kept") => {}
-                GivenUp::TooLate(Look::Ready(_)) if planted("wait_unit_kept") => {}
-                GivenUp::TooLate(Look::Nudged(_)) if planted("wait_nudge_dropped") => {}
                 GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
                 GivenUp::TooLate(Look::Nudged(_)) => self.core.pass_nudge(),
                 // A payload nobody hears is user code.

@@ -18,7 +18,6 @@ use crate::{
     sync::{
         Arc, MutexGuard,
         atomic::{AtomicU64, Ordering},
-        planted,
     },
 };
 
@@ -246,7 +245,7 @@ impl<R: Resource> Queue<R> {
         match &waiter.want {
             Want::Best | Want::Near(_) | Want::Many(_) => {
                 // A settled one is found by everybody who has something.
-                let settled = self.settled > 0 || (planted("wait_lean_early") && !self.open.is_empty());
+                let settled = self.settled > 0;
                 looks = !settled;
                 self.settled += usize::from(settled);
                 let open = Open { waiter: Arc::clone(waiter), missing: waiter.count(), settled };
@@ -356,7 +355,7 @@ impl<R: Resource> Queue<R> {
                 continue;
             }
             if picky.filter.is_none() {
-                picky.missed = !planted("wait_not_missed");
+                picky.missed = true;
                 continue;
             }
             if accepted {
@@ -408,7 +407,7 @@ impl<R: Resource> Queue<R> {
         let filter = picky.filter.take();
         picky.missed = filter.is_none();
         if filter.is_some() {
-            self.ticket += u64::from(!planted("wait_same_ticket"));
+            self.ticket += 1;
             picky.ticket = self.ticket;
         }
         filter
@@ -542,11 +541,7 @@ impl<R: Resource> Drop for QueueGuard<'_, R> {
     fn drop(&mut self) {
         let queue = &*self.queue;
         let is_open = queue.collector.is_some() || !queue.open.is_empty();
-        let word = if queue.len == 0 || planted("wait_gate_shut") {
-            0
-        } else {
-            queue.ticket << 1 | u64::from(is_open)
-        };
+        let word = if queue.len == 0 { 0 } else { queue.ticket << 1 | u64::from(is_open) };
         // Relaxed, both: written under the mutex only; readers are ordered by the shards' locks (module header).
         if self.gate.load(Ordering::Relaxed) != word {
             self.gate.store(word, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::{
     },
     shard::{Count, Lent, NEVER, Pin, Shard},
     strategy::ShardView,
-    sync::{Arc, planted},
+    sync::Arc,
 };
 
 /// Waiters that were passed over while their filter was being asked, and have to look for themselves.
@@ -171,7 +171,7 @@ impl<R: Resource> Core<R> {
         let guard = self.pin();
         let shard = self.home(node_of(lent));
         let mut locked = self.lock(shard);
-        if !self.waiters.gate().is_unchanged(ticket) && !planted("wait_ticket_ignored") {
+        if !self.waiters.gate().is_unchanged(ticket) {
             return false;
         }
         let by_load = !lent.exclusive || locked.details(node_of(lent)).limit != 1;
@@ -203,8 +203,7 @@ impl<R: Resource> Core<R> {
         let (moved, garbage, lent, gate, by_load) = loop {
             let mut locked = self.lock(shard);
             let gate = self.waiters.gate();
-            let unwanted = unwanted_until
-                .is_some_and(|ticket| gate.is_unchanged(ticket) || planted("wait_ticket_ignored"));
+            let unwanted = unwanted_until.is_some_and(|ticket| gate.is_unchanged(ticket));
             let hands_on = strict && !gate.is_free() && !unwanted;
             if hands_on && !gate.is_open() && !wanted && locked.would_be_eligible(alive) {
                 // H3.
@@ -221,10 +220,6 @@ impl<R: Resource> Core<R> {
             let by_load = !exclusive || locked.details(alive).limit != 1;
             let (garbage, moved) = locked.give_back(alive, value, None, outcome);
             // H2: in the same critical section.
-            if planted("wait_two_sections") {
-                drop(locked);
-                locked = self.lock(shard);
-            }
             let lent = if hands_on { locked.lend(alive).ok() } else { None };
             break (moved, garbage, lent, gate, by_load);
         };
@@ -249,7 +244,7 @@ impl<R: Resource> Core<R> {
     /// Offers a resource that may have become eligible to whoever waits. Costs a load if nobody does.
     #[inline]
     pub fn offer_node(&self, node: &Node<R>, guard: &Pin<'_>) {
-        if !self.waiters.gate().is_free() && !planted("wait_no_offer") {
+        if !self.waiters.gate().is_free() {
             let mut work = Work::new();
             self.offer_free(node, guard, &mut work);
             self.run(work);
@@ -391,7 +386,7 @@ impl<R: Resource> Core<R> {
     pub fn fail_everybody(&self) {
         let left = {
             let mut queue = self.waiters.queue();
-            queue.is_closed = !planted("wait_close_silent");
+            queue.is_closed = true;
             queue.leave_all()
         };
         self.fail_all(left, |_| WaitError::Closed);
@@ -400,7 +395,7 @@ impl<R: Resource> Core<R> {
     /// A node was removed: nobody needs to wait for it any more.
     #[inline]
     pub fn fail_named(&self, node: &Node<R>) {
-        if !self.waiters.gate().is_free() && !planted("wait_removal_silent") {
+        if !self.waiters.gate().is_free() {
             let left = self.waiters.queue().leave_named(address(node));
             self.fail_all(left, |_| WaitError::NotFound);
         }

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! noter                                        timekeeper
-//!   E1  earliest := min (AcqRel)                 T1  queue mutex: become the keeper, set_for := min(earliest, deadlines)
+//!   E1  earliest := min (Release)                 T1  queue mutex: become the keeper, set_for := min(earliest, deadlines)
 //!   E2  load gate; 0: nobody waits               T2  sleep until then
 //!   E3  queue mutex: earlier than set_for?
 //!       set_for := it, poke the keeper
@@ -59,10 +59,11 @@ impl<R: Resource> Core<R> {
     /// E1 and on: something that cools will be due then.
     #[inline]
     pub fn note(&self, moment: u64) {
-        // AcqRel, and a read-modify-write even if it changes nothing: pairs with the swap in `thaw`.
-        // - we come first: the swap reads us, and the thaw that follows sees our shard's face;
+        // Release, and a read-modify-write even if it changes nothing: pairs with the Acquire swap in `thaw`.
+        // - we come first: the swap reads us, or a read-modify-write that has continued what we began, and the thaw that
+        //   follows sees our shard's face;
         // - the swap comes first: our value stands.
-        self.earliest.fetch_min(moment, Ordering::AcqRel);
+        self.earliest.fetch_min(moment, Ordering::Release);
         if moment != NEVER && !self.waiters.gate().is_free() {
             self.alarm(moment);
         }

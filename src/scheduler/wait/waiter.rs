@@ -10,7 +10,7 @@ use crate::{
     sync::{
         Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
-        planted, wait_for,
+        wait_for,
     },
 };
 
@@ -222,7 +222,7 @@ impl<R: Resource> Waiter<R> {
             drop(cell);
             // A thread may wait for its filter.
             self.ring(Bell(None));
-            return if planted("wait_unit_sunk") { Ok(()) } else { Err(lent) };
+            return Err(lent);
         }
         cell.units.push(lent);
         if cell.units.len() == self.count() {
@@ -277,7 +277,7 @@ impl<R: Resource> Waiter<R> {
 
     /// Wakes a thread to look after the time.
     pub fn poke(&self) {
-        self.cell().poked = !planted("wait_not_poked");
+        self.cell().poked = true;
         self.ring(Bell(None));
     }
 

@@ -1,7 +1,6 @@
 //! Hands a CSV parser one line per read, and so always knows which line the parser is in.
 //!
-//! The parser counts a line when it consumes its line feed. That is one record late for `\r\n`, and wrong after blank
-//! lines. The parser reads only when it needs more; with one line per read, the last line handed out is the
+//! The parser counts a line when it consumes its line feed. That is wrong after blank lines. The parser reads only when it needs more; with one line per read, the last line handed out is the
 //! one that its newest record ends in. The raw line also tells the exact column of a field.
 
 use std::io::{self, BufRead, Read};
@@ -58,6 +57,11 @@ impl<R: BufRead> Lines<R> {
             ));
         }
         self.bytes += self.line.len() as u64;
+        // Line ends of one form for the parser: to it a carriage return is one as well, to us only before a line feed or
+        // the end.
+        let end = self.line.pop_if(|byte| *byte == b'\n');
+        self.line.pop_if(|byte| *byte == b'\r');
+        self.line.extend(end);
         Ok(())
     }
 }

@@ -45,6 +45,7 @@ impl Reader {
             .has_headers(false)
             .flexible(true)
             .quoting(false)
+            .terminator(csv::Terminator::Any(b'\n'))
             .from_reader(Lines::new(input));
         let mut record = ByteRecord::new();
         if !read(name, &mut csv, &mut record)? {
@@ -256,6 +257,15 @@ mod tests {
                     2023-11-16 18:15:46,1,2\n\"2023-11-16 18:15:47,1,2\n2023-11-16 18:15:48,1,2\n2023-11-16 18:15:49,1,\"2\n2023-11-16 18:15:50,1,2\n";
         let (rows_left, skipped) = rows(text, true).unwrap();
         assert_eq!((rows_left.len(), skipped), (3, 2));
+    }
+
+    #[test]
+    fn a_carriage_return_alone_ends_no_row() {
+        let text = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n\
+                    2023-11-16 18:15:46,1,2\r\n2023-11-16 18:15:47,1\r1,2\n\r\n2023-11-16 18:15:48,1,2\r";
+        let (rows_left, skipped) = rows(text, true).unwrap();
+        assert_eq!((rows_left.len(), skipped), (2, 1), "a line is a row");
+        assert!(error(text).starts_with("t.csv:3:21: "), "{}", error(text));
     }
 
     #[test]

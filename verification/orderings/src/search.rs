@@ -1,0 +1,142 @@
+//! Which model kills a mutant.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    models::{Bounds, Models, Outcome},
+    mutants::Mutant,
+    table::Verdict,
+};
+
+/// Seconds for the model that has killed before.
+pub const RECORDED: u64 = 20;
+/// Seconds for each model at two preemptions, and at three.
+const TWO: u64 = 5;
+const THREE: u64 = 10;
+
+/// A model, and what it costs and reaches when nothing is weakened.
+struct Known {
+    name: String,
+    took: Duration,
+    reached: BTreeSet<usize>,
+}
+
+pub struct Search<'a> {
+    models: &'a Models,
+    /// Cheap ones first.
+    known: Vec<Known>,
+    /// How long a mutant is searched for with three preemptions.
+    budget: Duration,
+}
+
+impl<'a> Search<'a> {
+    /// Runs every model as it is written: it must pass, and tells what it reaches.
+    pub fn begin(models: &'a Models) -> Result<Self, String> {
+        let names = models.names()?;
+        let mut known = parallel(&names, |name| {
+            let start = Instant::now();
+            match models.run(name, None, Bounds { preemptions: 2, seconds: 2 })? {
+                Outcome::Passed { reached } => {
+                    Ok(Known { name: name.clone(), took: start.elapsed(), reached })
+                }
+                outcome => Err(format!("{name} with nothing weakened: {outcome:?}")),
+            }
+        })?;
+        if known.iter().all(|model| model.reached.is_empty()) {
+            return Err("no model reaches any ordering".to_owned());
+        }
+        known.sort_by_key(|model| model.took);
+        let budget = std::env::var("ORDERINGS_BUDGET").ok().and_then(|seconds| seconds.parse().ok());
+        Ok(Search { models, known, budget: Duration::from_secs(budget.unwrap_or(60)) })
+    }
+
+    /// Tries the recorded killer first, then every model that reaches the site.
+    pub fn judge(&self, mutant: &Mutant, recorded: Option<&Verdict>) -> Result<Verdict, String> {
+        let name = mutant.cells.join(", ");
+        let start = Instant::now();
+        let kill = |model: &str, bounds: Bounds| match self.models.run(model, Some(mutant), bounds)? {
+            Outcome::Failed(why) => {
+                println!(
+                    "killed   {:6.1} s  {name}: {model} p{}: {why}",
+                    start.elapsed().as_secs_f32(),
+                    bounds.preemptions
+                );
+                Ok::<_, String>(Some(Verdict::Killed {
+                    model: model.to_owned(),
+                    preemptions: bounds.preemptions,
+                }))
+            }
+            Outcome::Passed { .. } => Ok(None),
+            Outcome::Stuck => {
+                println!("stuck    {name}: {model} p{}", bounds.preemptions);
+                Ok(None)
+            }
+        };
+        if let Some(Verdict::Killed { model, preemptions }) = recorded
+            && self.known.iter().any(|known| known.name == *model)
+            && let Some(killed) = kill(model, Bounds { preemptions: *preemptions, seconds: RECORDED })?
+        {
+            return Ok(killed);
+        }
+        let reaching: Vec<&Known> =
+            self.known.iter().filter(|model| model.reached.contains(&mutant.site)).collect();
+        if reaching.is_empty() {
+            println!("never run           {name}");
+            return Ok(Verdict::NeverRun);
+        }
+        for model in &reaching {
+            if let Some(killed) = kill(&model.name, Bounds { preemptions: 2, seconds: TWO })? {
+                return Ok(killed);
+            }
+        }
+        let (third, mut tried) = (Instant::now(), 0);
+        for model in &reaching {
+            if third.elapsed() > self.budget {
+                break;
+            }
+            tried += 1;
+            if let Some(killed) = kill(&model.name, Bounds { preemptions: 3, seconds: THREE })? {
+                return Ok(killed);
+            }
+        }
+        println!(
+            "survives {:6.1} s  {name}: {} models reach it, {tried} of them also with three preemptions",
+            start.elapsed().as_secs_f32(),
+            reaching.len(),
+        );
+        Ok(Verdict::Survived)
+    }
+}
+
+/// Applies `f` to all items, on as many threads as `ORDERINGS_JOBS` says, or as there are processors.
+pub fn parallel<T: Sync, O: Send>(
+    items: &[T],
+    f: impl Fn(&T) -> Result<O, String> + Sync,
+) -> Result<Vec<O>, String> {
+    let jobs = std::env::var("ORDERINGS_JOBS").ok().and_then(|jobs| jobs.parse().ok());
+    let jobs = jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Result<O, String>>>> = Mutex::new(items.iter().map(|_| None).collect());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some((index, item)) =
+                    Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, items.get(i)?)))
+                {
+                    let result = f(item);
+                    results.lock().expect("no panic while held")[index] = Some(result);
+                }
+            });
+        }
+    });
+    let results = results.into_inner().expect("no panic while held");
+    results.into_iter().map(|result| result.expect("every item was taken")).collect()
+}
