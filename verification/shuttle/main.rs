@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once |
@@ -24,6 +25,7 @@ mod common;
 mod driver;
 mod lookup;
 mod pinned;
+mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
