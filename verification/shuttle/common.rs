@@ -35,6 +35,15 @@ pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
 
 /// As [`scenario`], with one schedule for `dear` of another's.
 pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'static) {
+    run(name, (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear), body);
+}
+
+/// As [`scenario`], with so many schedules at least, of either scheduler.
+pub fn scenario_at_least(name: &str, least: usize, body: impl Fn() + Send + Sync + 'static) {
+    run(name, (variable("SHUTTLE_ITERATIONS", 5_000) as usize).max(least), body);
+}
+
+fn run(name: &str, iterations: usize, body: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let body = {
         let runs = runs.clone();
@@ -50,7 +59,6 @@ pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'sta
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
         return replay(again(), &schedule);
     }
-    let iterations = (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear);
     let seed = variable("SHUTTLE_SEED", SEED);
     let mut config = Config::new();
     config.stack_size = 256 * 1024;

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
 //! | `looking` | looks, filters and evictions while batches come and values change |
+//! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
 //! | `pinned` | schedules that failed once, and the way back from what a failure prints |
@@ -26,6 +27,7 @@ mod driver;
 mod looking;
 mod lookup;
 mod pinned;
+mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    panic::Location,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -56,16 +57,24 @@ pub struct AcquireManyOwned<R: Resource>(pub(super) Pending<Arc<Core<R>>, R>);
 
 /// The one unit of a request for one.
 #[inline]
-pub fn lease<R: Resource>(core: &Core<R>, units: Units<R>) -> Lease<'_, R> {
-    Lease::new(core, units.first.expect("a request for one ends with one"))
+pub fn lease<'s, R: Resource>(
+    core: &'s Core<R>,
+    units: Units<R>,
+    site: &'static Location<'static>,
+) -> Lease<'s, R> {
+    Lease::asked_at(core, units.first.expect("a request for one ends with one"), site)
 }
 
 /// All units. They are leases before user code runs, so that none is lost if it panics.
-pub fn leases<R: Resource>(core: &Core<R>, units: Units<R>) -> Vec<Lease<'_, R>> {
+pub fn leases<'s, R: Resource>(
+    core: &'s Core<R>,
+    units: Units<R>,
+    site: &'static Location<'static>,
+) -> Vec<Lease<'s, R>> {
     let lents: Vec<_> = units.into_iter().collect();
-    let leases: Vec<_> = lents.iter().map(|lent| Lease::unranked(core, lent)).collect();
-    for (lease, lent) in leases.iter().zip(&lents) {
-        lease.rank(lent);
+    let mut leases: Vec<_> = lents.iter().map(|lent| Lease::bare(core, lent)).collect();
+    for (lease, lent) in leases.iter_mut().zip(&lents) {
+        lease.settle(lent, site);
     }
     leases
 }
@@ -75,8 +84,8 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let core = self.0.core;
-        self.0.poll(context).map(|ended| ended.map(|units| lease(core, units)))
+        let (core, site) = (self.0.core, self.0.site);
+        self.0.poll(context).map(|ended| ended.map(|units| lease(core, units, site)))
     }
 }
 
@@ -85,8 +94,8 @@ impl<R: Resource> Future for AcquireOwned<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = std::task::ready!(self.0.poll(context));
-        let core = &self.0.core;
-        Poll::Ready(ended.map(|units| lease(core, units).into_owned(core)))
+        let (core, site) = (&self.0.core, self.0.site);
+        Poll::Ready(ended.map(|units| lease(core, units, site).into_owned(core)))
     }
 }
 
@@ -94,8 +103,8 @@ impl<'s, R: Resource> Future for AcquireMany<'s, R> {
     type Output = Result<Vec<Lease<'s, R>>, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let core = self.0.core;
-        self.0.poll(context).map(|ended| ended.map(|units| leases(core, units)))
+        let (core, site) = (self.0.core, self.0.site);
+        self.0.poll(context).map(|ended| ended.map(|units| leases(core, units, site)))
     }
 }
 
@@ -104,9 +113,11 @@ impl<R: Resource> Future for AcquireManyOwned<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = std::task::ready!(self.0.poll(context));
-        let core = &self.0.core;
+        let (core, site) = (&self.0.core, self.0.site);
         Poll::Ready(
-            ended.map(|units| leases(core, units).into_iter().map(|lease| lease.into_owned(core)).collect()),
+            ended.map(|units| {
+                leases(core, units, site).into_iter().map(|lease| lease.into_owned(core)).collect()
+            }),
         )
     }
 }
