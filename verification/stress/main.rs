@@ -279,7 +279,7 @@ fn work(
             93 if key == 0 => drop(fleet.evict_worst()),
             94 => {
                 let stats = fleet.stats();
-                assert!(stats.returned <= stats.lent);
+                // Otherwise they are of several moments, and more may have come back than had been lent when that was read.
                 if stats.consistent {
                     assert_eq!(stats.members, stats.eligible + stats.reasons.total());
                     assert_eq!(stats.in_flight, stats.lent - stats.returned);
