@@ -54,12 +54,6 @@ pub struct AcquireMany<'s, R: Resource>(pub(super) Pending<&'s Core<R>, R>);
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireManyOwned<R: Resource>(pub(super) Pending<Arc<Core<R>>, R>);
 
-/// The one unit of a request for one.
-#[inline]
-pub fn lease<R: Resource>(core: &Core<R>, units: Units<R>) -> Lease<'_, R> {
-    Lease::new(core, units.first.expect("a request for one ends with one"))
-}
-
 /// All units. They are leases before user code runs, so that none is lost if it panics.
 pub fn leases<R: Resource>(core: &Core<R>, units: Units<R>) -> Vec<Lease<'_, R>> {
     let lents: Vec<_> = units.into_iter().collect();
@@ -76,17 +70,18 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let core = self.0.core;
-        self.0.poll(context).map(|ended| ended.map(|units| lease(core, units)))
+        self.0.poll_one(context).map(|ended| ended.map(|lent| Lease::new(core, lent)))
     }
 }
 
 impl<R: Resource> Future for AcquireOwned<R> {
     type Output = Result<OwnedLease<R>, WaitError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ended = std::task::ready!(self.0.poll(context));
+        let ended = std::task::ready!(self.0.poll_one(context));
         let core = &self.0.core;
-        Poll::Ready(ended.map(|units| lease(core, units).into_owned(core)))
+        Poll::Ready(ended.map(|lent| Lease::new(core, lent).into_owned(core)))
     }
 }
 

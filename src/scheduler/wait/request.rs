@@ -11,7 +11,7 @@ use std::{
 use super::{
     error::WaitError,
     filter::Filter,
-    future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, lease, leases},
+    future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, leases},
     pending::{Pending, Until, Wish},
     waiter::Named,
 };
@@ -67,6 +67,7 @@ pub struct Several;
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// A request that may wait: for the best resource, unless told otherwise, and for ever.
+    #[inline]
     pub fn request(&self) -> Request<'_, R, S> {
         Request { scheduler: self, pending: Pending::new(&*self.core), kind: One }
     }
@@ -91,6 +92,7 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
         self
     }
 
+    #[inline]
     fn own(self) -> Pending<Arc<Core<R>>, R> {
         self.pending.with_core(Arc::clone(&self.scheduler.core))
     }
@@ -149,7 +151,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     /// [`WaitError`].
     pub fn wait(self) -> Result<Lease<'s, R>, WaitError> {
         let core = self.pending.core;
-        Ok(lease(core, self.pending.wait()?))
+        Ok(Lease::new(core, self.pending.wait()?.only()))
     }
 
     /// As [`wait`](Request::wait), for a lease that may outlive the scheduler.
@@ -159,6 +161,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     }
 
     /// A future that borrows nothing, for a lease that borrows nothing: to be spawned.
+    #[inline]
     pub fn owned(self) -> AcquireOwned<R> {
         AcquireOwned(self.own())
     }
@@ -187,7 +190,7 @@ impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send> Request<'s, R, S, Matching
         let filter = unsafe { Filter::borrowed(self.kind.0) };
         pending.borrows = true;
         pending.ask(Wish::Matching(Some(filter)));
-        Ok(lease(core, pending.wait()?))
+        Ok(Lease::new(core, pending.wait()?.only()))
     }
 
     /// As [`Request::wait_owned`]; the filter may borrow.
