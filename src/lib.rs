@@ -45,6 +45,8 @@
 //! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
 //! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`take_events`](Scheduler::take_events) |
 //! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
+//! | limit how long | [`Builder::max_hold`], [`leases`](Scheduler::leases), [`overdue`](Scheduler::overdue), [`revoke`](Scheduler::revoke), [`Lease::renew`] |
+//! | shut down | [`drain_all`](Scheduler::drain_all), [`drain_timeout`](Scheduler::drain_timeout), [`drain_async`](Scheduler::drain_async), [`close`](Scheduler::close) |
 //! | hold | [`exclude`](Scheduler::exclude) / [`include`](Scheduler::include), [`cool`](Scheduler::cool) / [`warm`](Scheduler::warm), [`eject`](Scheduler::eject) / [`readmit`](Scheduler::readmit), [`drain`](Scheduler::drain) / [`undrain`](Scheduler::undrain) |
 //!
 //! # Guarantees
@@ -59,6 +61,7 @@
 //!   [`insert_batch`](Scheduler::insert_batch): other batches wait while the keys' `Eq` runs.
 //! * **Fair waiting.** While somebody waits, what is returned goes to the first in order that it satisfies, directly. A wait that is
 //!   given up at any moment loses nothing.
+//! * **Revocation fences.** Of guard, token and revocation one ends a lease; whoever comes later is told so, and touches nothing.
 //! * **Exact counts.** [`Stats`] are counted where the change happens, not made of [`Event`]s. Events may find no room; each
 //!   that is dropped is counted, and shows as a gap in the sequence.
 //!
@@ -93,8 +96,12 @@
 //!   while until the best of them is lent.
 //! * Removed and replaced values are freed through the process's `crossbeam-epoch` collector: later, on any thread that uses
 //!   it, and not while any [`Peek`] in the process lives. Their `Drop` runs there; if it panics, the panic stops there.
-//! * A leaked lease, or a lost token, keeps its unit of capacity. [`remove`](Scheduler::remove) and a new insertion of the
-//!   same key replace the resource.
+//! * A leaked lease, or a lost token, keeps its unit of capacity, unless there is a limit ([`Builder::max_hold`], with
+//!   [`Overdue::Revoke`]). [`remove`](Scheduler::remove) and a new insertion of the same key replace the resource.
+//! * Revoking frees the unit, and cannot stop the holder: it may still be at work on what the resource stands for. Pass
+//!   [`Token::generation`] on, or ask [`Lease::is_revoked`], where that matters.
+//! * A unit that is on its way to a waiting task is recorded when the task takes it: a future that is leaked in that moment keeps
+//!   its unit, limit or not.
 //! * Equal ranks are ordered by a 40-bit counter of a shard; when it wraps, their order is inverted once.
 
 // Every primitive comes from `crate::sync`. Clippy sees through the facade's re-exports, so the ban on std's types holds in
@@ -136,9 +143,10 @@ pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::ThreadTimer;
 pub use scheduler::{
     Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
-    BuildError, Builder, Fairness, InsertError, KeyError, Lease, Matching, NoneEligible, One, Overflow,
-    OwnedLease, ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState,
-    Scheduler, Several, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError,
+    BuildError, Builder, Drain, DrainReport, Fairness, InsertError, KeyError, Lease, LeaseInfo, Matching,
+    NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected,
+    ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Stats, Timer, Token, UpdateError,
+    WaitError, WaitStats, WeightsError,
 };
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};

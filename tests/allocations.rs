@@ -164,6 +164,13 @@ fn allocations_are_where_they_are_documented() {
             }
         }
     }
+    // Leases that are recorded have entries in a table, which are used again.
+    let recorded =
+        Fleet::builder().shards(2).max_hold(std::time::Duration::from_secs(60)).build().expect("in range");
+    for key in 0..1_000 {
+        recorded.insert(Entry::new(key, key % 7, 0)).expect("new");
+    }
+    none_on_hot_paths(&recorded, "recorded");
     // An insertion: the node, its value, and now and then a segment or a larger lookup table.
     let growing = Fleet::builder().shards(1).build().expect("in range");
     let (most, mean) = insertion(&growing, 0..50_000);

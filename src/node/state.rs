@@ -23,7 +23,7 @@
 //!
 //! | transition | from | to | who |
 //! |---|---|---|---|
-//! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED` | inserter; of a batch, whoever absorbs its run |
+//! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED`, and `DRAINING` while the whole fleet drains | inserter; of a batch, whoever absorbs its run |
 //! | [`abort`](NodeState::abort) | `STAGED` | `REMOVED`, generation + 1 | inserter that undoes |
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
 //! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
@@ -197,6 +197,12 @@ impl State {
         self.has(flag::REMOVED)
     }
 
+    /// Whether a return to this state is of interest to others than those who lend: it cools, drains, or was removed.
+    #[inline]
+    pub const fn is_remarkable(self) -> bool {
+        self.has(flag::COOLING | flag::DRAINING | flag::REMOVED)
+    }
+
     /// Out of the fleet, unreachable by key and with no lease out.
     pub const fn is_spent(self) -> bool {
         self.has(flag::UNLINKED) && self.in_flight() == 0
@@ -265,9 +271,12 @@ impl NodeState {
         self.0.load(Ordering::Acquire)
     }
 
-    /// `STAGED` -> visible. Refused if it was done before.
-    pub fn admit(&self) -> Result<Moved, Refused> {
-        self.transition(|state| state.is_staged().then(|| state.without(flag::STAGED)))
+    /// `STAGED` -> visible, and draining if asked for. Refused if it was done before.
+    pub fn admit(&self, draining: bool) -> Result<Moved, Refused> {
+        self.transition(|state| {
+            let hold = if draining { flag::DRAINING } else { 0 };
+            state.is_staged().then(|| state.without(flag::STAGED).with(hold))
+        })
     }
 
     /// `STAGED` -> `REMOVED`: the insertion is undone. It never was visible.
@@ -443,7 +452,7 @@ mod tests {
 
     fn admitted() -> NodeState {
         let state = NodeState::new_staged();
-        assert!(state.admit().is_ok());
+        assert!(state.admit(false).is_ok());
         state
     }
 
@@ -458,8 +467,8 @@ mod tests {
         assert!(state.remove().is_err());
         assert!(state.unlink().is_err());
         assert_eq!(state.load().standing(), Standing::Staged);
-        assert!(state.admit().is_ok());
-        assert!(state.admit().is_err(), "it is admitted once");
+        assert!(state.admit(false).is_ok());
+        assert!(state.admit(false).is_err(), "it is admitted once");
         assert!(state.load().is_eligible());
     }
 

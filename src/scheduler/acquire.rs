@@ -20,7 +20,8 @@
 //!
 //! A6 itself takes no lock and writes nothing. If it fails, it is because of something that somebody else did: a change that is
 //! going on (its maker holds the lock, so A6 waits for that), a change since, a batch that has become visible (A6 absorbs it)
-//! or a deadline that has come (A6 warms up what is due). Then the walk begins again.
+//! or a deadline that has come (A6 warms up what is due). Then the walk begins again. So it does if leases that are overdue were
+//! taken back after A6; if there were none, "none" was true before anybody looked for them.
 
 use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 
@@ -124,6 +125,9 @@ impl<R: Resource> Core<R> {
             }
             // A6.
             if let Some(none) = self.none_eligible() {
+                if self.reap_for_more() {
+                    continue;
+                }
                 return Err(AcquireError::NoneEligible(none));
             }
         }
@@ -214,11 +218,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[track_caller]
     pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
-        self.core.lend().map(|lent| Lease::new(&self.core, lent))
+        // Not in a closure: the caller's place in the program would be lost.
+        match self.core.lend() {
+            Ok(lent) => Ok(Lease::new(&self.core, lent)),
+            Err(error) => Err(error),
+        }
     }
 
     /// As [`acquire`](Scheduler::acquire), for a lease that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_owned(&self) -> Result<OwnedLease<R>, AcquireError> {
         self.acquire().map(|lease| lease.into_owned(&self.core))
     }
@@ -229,6 +239,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Errors
     /// [`AcquireKeyError::NotEligible`] says what stood in the way at the linearization point.
+    #[track_caller]
     pub fn acquire_key<Q>(&self, key: &Q) -> Result<Lease<'_, R>, AcquireKeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
@@ -255,6 +266,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 core.offer_node(node, &guard);
             }
         }
+        if result.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
+            && core.reap_for_more()
+        {
+            result = core.lock(shard).lend(node);
+        }
         let state = match result {
             Ok(lent) => return Ok(Lease::new(core, lent)),
             Err(state) => state,
@@ -273,6 +289,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// As [`acquire_key`](Scheduler::acquire_key), for a lease that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_key_owned<Q>(&self, key: &Q) -> Result<OwnedLease<R>, AcquireKeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,
@@ -289,6 +306,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call fewer than `count` units were free.
+    #[track_caller]
     pub fn acquire_many(&self, count: usize) -> Result<Vec<Lease<'_, R>>, AcquireError> {
         open(&self.core)?;
         // Not reserved blindly: a caller's number is not a promise of ours.
@@ -300,6 +318,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// As [`acquire_many`](Scheduler::acquire_many), for leases that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_many_owned(&self, count: usize) -> Result<Vec<OwnedLease<R>>, AcquireError> {
         let leases = self.acquire_many(count)?;
         Ok(leases.into_iter().map(|lease| lease.into_owned(&self.core)).collect())

@@ -99,6 +99,9 @@ impl<R: Resource> Core<R> {
                 return Ok(lent);
             }
             if let Some(none) = self.none_eligible() {
+                if self.reap_for_more() {
+                    continue;
+                }
                 return Err(AcquireError::NoneEligible(none));
             }
         }
@@ -144,12 +147,15 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// assert_eq!(*scheduler.acquire_by_affinity("session 7")?.key(), key);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn acquire_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Result<Lease<'_, R>, AcquireError> {
         let hash = affinity_hash(id);
-        self.core.lend_by_affinity(hash).map(|lent| Lease::new(&self.core, lent))
+        let lent = self.core.lend_by_affinity(hash)?;
+        Ok(Lease::new(&self.core, lent))
     }
 
     /// As [`acquire_by_affinity`](Scheduler::acquire_by_affinity), for a lease that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_by_affinity_owned<I: Hash + ?Sized>(&self, id: &I) -> Result<OwnedLease<R>, AcquireError> {
         self.acquire_by_affinity(id).map(|lease| lease.into_owned(&self.core))
     }

@@ -1,11 +1,16 @@
 //! Settings of a scheduler.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 use super::{
     Scheduler,
     affinity::{Affinity, Rings},
     core::Core,
+    deadlines::{Limits, Overdue},
+    drain::Drains,
     error::BuildError,
     token::Tokens,
     turn::Turn,
@@ -63,6 +68,8 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     virtual_nodes: u32,
     events: usize,
     affinity: Affinity,
+    max_hold: Option<Duration>,
+    overdue: Overdue,
     rules: Rules,
     timer: Option<Box<dyn Timer>>,
     marker: std::marker::PhantomData<fn() -> R>,
@@ -83,6 +90,8 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
             events: 0,
             affinity: Affinity::default(),
+            max_hold: None,
+            overdue: Overdue::default(),
             rules: Rules::default(),
             timer: None,
             marker: std::marker::PhantomData,
@@ -126,6 +135,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             virtual_nodes,
             events,
             affinity,
+            max_hold,
+            overdue,
             rules,
             timer,
             marker,
@@ -143,6 +154,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             virtual_nodes,
             events,
             affinity,
+            max_hold,
+            overdue,
             rules,
             timer,
             marker,
@@ -182,6 +195,24 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// What an id of [`acquire_by_affinity`](Scheduler::acquire_by_affinity) belongs to. Default: [`Affinity::Shard`].
     pub fn affinity(mut self, affinity: Affinity) -> Self {
         self.affinity = affinity;
+        self
+    }
+
+    /// How long a lease may be held, on the scheduler's clock. Default: for ever, and then leases are not recorded and cost nothing
+    /// for it.
+    ///
+    /// With a limit every lease is recorded with the moment and the place in the program at which it was asked for, and pins its
+    /// value: see [`leases`](Scheduler::leases). An acquisition and a return then take the shard's lock twice each, read the clock,
+    /// and share the token table with all threads. What happens to leases that are held for longer is said by
+    /// [`overdue`](Builder::overdue); no thread watches them. `Duration::MAX` records without a limit.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// What happens to leases that are held for longer than [`max_hold`](Builder::max_hold). Default: [`Overdue::Report`].
+    pub fn overdue(mut self, overdue: Overdue) -> Self {
+        self.overdue = overdue;
         self
     }
 
@@ -265,6 +296,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
                 _ => return Err(BuildError::MaxResources { given, max: u32::MAX as usize }),
             },
         };
+        if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
+            return Err(BuildError::MaxHold);
+        }
         let selector = Selector::new(self.strategy, shards).map_err(BuildError::Strategy)?;
         let weights = self.weights.unwrap_or_else(|| vec![1; shards]);
         if weights.len() != shards {
@@ -298,6 +332,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             with_events: self.events > 0,
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
+            limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue)),
+            drains: Drains::new(),
             shards,
             waiters,
         };

@@ -5,9 +5,11 @@ use std::ptr::NonNull;
 use super::{
     affinity::{Affinity, Rings},
     builder::Overflow,
+    deadlines::Limits,
+    drain::Drains,
     error::{AcquireError, ReleaseError},
     outcome_count,
-    token::{Ticket, Token, Tokens},
+    token::{Left, Ticket, Token, Tokens},
     turn::Turn,
     wait::{Waiters, Work},
 };
@@ -48,6 +50,9 @@ pub struct Core<R: Resource> {
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
+    /// How long leases may be held, if that is limited.
+    pub limits: Option<Limits>,
+    pub drains: Drains,
     pub waiters: Waiters<R>,
 }
 
@@ -268,30 +273,43 @@ impl<R: Resource> Core<R> {
         let _ = held;
     }
 
-    /// Ends a lease: by its guard.
+    /// Ends a lease: by its guard. An error says that the unit was returned, or taken back, before.
     #[inline]
-    pub fn end(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
+    pub fn end(
+        &self,
+        held: &Held<R>,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+    ) -> Result<(), ReleaseError> {
         self.witness(held);
         match held.token {
             None => {
                 let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
                 self.rerank_returned(load);
+                Ok(())
             }
             Some(token) => self.end_pinned(held, token, deadline, outcome),
         }
     }
 
-    /// A guard whose token was given out: somebody may have returned the unit already; the pin ends in any case.
+    /// A guard that has an entry in the token table: somebody may have returned the unit already; the pin ends in any case.
     #[cold]
-    fn end_pinned(&self, held: &Held<R>, token: (u32, u32), deadline: Option<u64>, outcome: Option<Count>) {
-        let load = self
-            .tokens
-            .redeem(self.tokens.token(token.0, token.1))
-            .ok()
-            .and_then(|_| self.give_back(held.node, held.value, held.exclusive, deadline, outcome));
+    fn end_pinned(
+        &self,
+        held: &Held<R>,
+        (slot, generation): (u32, u32),
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+    ) -> Result<(), ReleaseError> {
+        let ended = self.tokens.end(slot, generation);
+        let load = match ended {
+            Ok(()) => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
+            Err(_) => None,
+        };
         let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
         self.retire(garbage);
         self.rerank_returned(load);
+        ended
     }
 
     /// Ends a lease: by its token.
@@ -301,10 +319,16 @@ impl<R: Resource> Core<R> {
         deadline: Option<u64>,
         outcome: Option<Count>,
     ) -> Result<(), ReleaseError> {
-        let Ticket { node, value, exclusive } = self.tokens.redeem(token)?;
+        let ticket = self.tokens.redeem(token)?;
+        self.land(ticket, deadline, outcome);
+        Ok(())
+    }
+
+    /// Returns the unit of a lease that somebody else than its guard has ended.
+    pub fn land(&self, ticket: Ticket<R>, deadline: Option<u64>, outcome: Option<Count>) {
+        let Ticket { node, value, exclusive } = ticket;
         let load = self.give_back(node, value, exclusive, deadline, outcome);
         self.rerank_returned(load);
-        Ok(())
     }
 
     /// The deadline that an outcome asks for, and what it counts as. Reads the clock, which is user code, before
@@ -364,12 +388,23 @@ impl<R: Resource> Core<R> {
         garbage: Garbage<R>,
         guard: Option<Pin<'a>>,
     ) -> Option<Load<'a, R>> {
-        if moved.to.is_held(node::Hold::Cooling) {
-            self.note_earliest(shard);
+        if moved.to.is_remarkable() {
+            self.remark(shard, node, moved.to);
         }
         self.retire(garbage);
         let guard = guard.filter(|_| !moved.to.is_removed())?;
         Some(Load { node, state: moved.to, guard })
+    }
+
+    /// What else follows the return of a unit of a resource that is not as usual. The lock is free.
+    #[cold]
+    fn remark(&self, shard: &Shard<R>, node: NonNull<Node<R>>, state: State) {
+        if state.is_held(node::Hold::Cooling) {
+            self.note_earliest(shard);
+        }
+        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || state.is_removed()) {
+            self.drains.tell(node);
+        }
     }
 
     /// Gives the resource the rank of its load after a return. Runs user code, maybe inside a `Drop`.
@@ -455,6 +490,7 @@ impl<R: Resource> Core<R> {
             sum.leaving += tally.leaving;
         }
         assert_eq!(sum.members, u64::from(self.roster.members()), "the roster counts the members");
+        assert_eq!(self.drains.waiting(), 0, "nobody waits for a drain");
         let guard = self.pin();
         let by_key = self.map.iter(&guard).filter(|node| self.visible(node).is_some()).count();
         assert_eq!(by_key as u64, sum.members, "every member is found by key");
@@ -508,14 +544,20 @@ impl<R: Resource> Drop for Core<R> {
     /// Frees what is left. No lease is alive; some may have been forgotten, and tokens may be out.
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        for Ticket { node, value, .. } in self.tokens.drain() {
-            // SAFETY: the token's unit of capacity kept both (rules 5 and 6 of `node`); nobody else is here.
+        for Left { ticket: Ticket { node, value, .. }, unit, pin } in self.tokens.drain() {
+            if !unit && !pin {
+                // It claims nothing.
+                continue;
+            }
+            // SAFETY: the unit of capacity, or the pin of a forgotten guard, kept both (rules 5 and 6 of `node`); nobody else
+            // is here. Leases are counted on superseded values only.
             let superseded = unsafe {
-                value != node.as_ref().value_ptr()
-                    && value.as_ref().with_claims(|claims| {
-                        claims.leases -= 1;
-                        claims.leases == 0 && claims.pins == 0
-                    })
+                let superseded = value != node.as_ref().value_ptr();
+                value.as_ref().with_claims(|claims| {
+                    claims.leases -= u32::from(unit && superseded);
+                    claims.pins -= u32::from(pin);
+                    superseded && claims.leases == 0 && claims.pins == 0
+                })
             };
             if superseded {
                 // SAFETY: rule 6: that was the last claim.

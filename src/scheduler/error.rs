@@ -76,6 +76,8 @@ pub enum BuildError {
         /// The largest number allowed; the smallest is 1.
         max: usize,
     },
+    /// A lease that may be held for no time at all.
+    MaxHold,
 }
 
 impl fmt::Display for BuildError {
@@ -96,6 +98,7 @@ impl fmt::Display for BuildError {
             BuildError::MaxResources { given, max } => {
                 write!(f, "room for {given} resources: allowed are 1 to {max}")
             }
+            BuildError::MaxHold => f.write_str("leases must be allowed to be held for more than no time"),
         }
     }
 }
@@ -403,7 +406,7 @@ impl Reasons {
     }
 }
 
-/// Why a token returned nothing. The token's lease, if there is one, is untouched.
+/// Why a token, or the guard of a lease that has one, returned nothing. No other lease is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -413,6 +416,15 @@ pub enum ReleaseError {
         generation: u32,
         /// The generation that the slot has reached.
         current: u32,
+    },
+    /// The lease was taken back: it was overdue, or [`Scheduler::revoke`](crate::Scheduler::revoke) was called. Its resource may
+    /// have been lent to others since.
+    ///
+    /// A guard is told this at any time. Of tokens without a guard the last 4,096 that were revoked are remembered; a later
+    /// return is told that it is stale.
+    Revoked {
+        /// The generation of the lease.
+        generation: u32,
     },
     /// The token was made by another scheduler, or by nobody.
     Foreign,
@@ -426,6 +438,9 @@ impl fmt::Display for ReleaseError {
                     f,
                     "the lease of this token was returned already: generation {generation}, now {current}"
                 )
+            }
+            ReleaseError::Revoked { generation } => {
+                write!(f, "the lease was revoked: generation {generation}")
             }
             ReleaseError::Foreign => f.write_str("the token is not one of this scheduler"),
         }

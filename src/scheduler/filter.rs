@@ -131,6 +131,9 @@ impl<R: Resource> Core<R> {
                 }
                 none.until(earliest, now);
             }
+            if self.reap_for_more() {
+                continue;
+            }
             return Err(AcquireError::NoneEligible(none));
         }
     }
@@ -249,12 +252,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// assert_eq!(lease.key(), &2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn acquire_where(&self, mut accepts: impl FnMut(&R) -> bool) -> Result<Lease<'_, R>, AcquireError> {
         let lent = self.core.lend_where(&mut |_, resource| accepts(resource))?;
         Ok(Lease::new(&self.core, lent))
     }
 
     /// As [`acquire_where`](Scheduler::acquire_where), for a lease that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_where_owned(
         &self,
         accepts: impl FnMut(&R) -> bool,
@@ -265,6 +270,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Lends the best eligible resource that is none of `keys`: to try again elsewhere.
     ///
     /// As [`acquire_where`](Scheduler::acquire_where), with up to `keys.len()` comparisons per candidate.
+    #[track_caller]
     pub fn acquire_excluding(&self, keys: &[R::Key]) -> Result<Lease<'_, R>, AcquireError> {
         if keys.is_empty() {
             return self.acquire();
@@ -274,6 +280,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// As [`acquire_excluding`](Scheduler::acquire_excluding), for a lease that may outlive the scheduler.
+    #[track_caller]
     pub fn acquire_excluding_owned(&self, keys: &[R::Key]) -> Result<OwnedLease<R>, AcquireError> {
         self.acquire_excluding(keys).map(|lease| lease.into_owned(&self.core))
     }

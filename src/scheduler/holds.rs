@@ -1,6 +1,6 @@
 //! Holds: reasons why a resource is not lent. Each operation adds or clears its own reason and nothing else.
 
-use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, time::Duration};
+use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, ptr::NonNull, time::Duration};
 
 use super::{Scheduler, core::Core, error::KeyError};
 use crate::{
@@ -20,10 +20,23 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         R::Key: Borrow<Q>,
         Q: Hash + Eq + ToOwned + ?Sized,
     {
-        let core = &*self.core;
-        if core.is_closed() {
+        if self.core.is_closed() {
             return Err(KeyError::Closed);
         }
+        self.with_node(key, f)
+    }
+
+    /// As [`with_member`](Self::with_member), on a closed scheduler too.
+    pub(super) fn with_node<Q, T>(
+        &self,
+        key: &Q,
+        f: impl FnOnce(&Core<R>, &Node<R>, &Pin<'_>) -> Option<T>,
+    ) -> Result<T, KeyError<Q::Owned>>
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ToOwned + ?Sized,
+    {
+        let core = &*self.core;
         let hash = self.hasher.hash_one(key);
         let guard = core.pin();
         core.find(hash, key, &guard)
@@ -56,6 +69,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             if moved.to.is_held(Hold::Cooling) {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
+            }
+            if hold == Hold::Draining && moved.from != moved.to {
+                core.drains.tell(NonNull::from(node));
             }
             core.offer_node(node, guard);
             Some(moved.from != moved.to)
@@ -151,7 +167,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.clear(key, Hold::Ejected, Count::Readmitted)
     }
 
-    /// Lends the resource no more, so that its leases run out. [`snapshot`](Scheduler::snapshot) and
+    /// Lends the resource no more, so that its leases run out, and does not wait for that:
+    /// [`drain_timeout`](Scheduler::drain_timeout) and [`drain_async`](Scheduler::drain_async) do,
+    /// [`drain_all`](Scheduler::drain_all) for the whole fleet. [`snapshot`](Scheduler::snapshot) and
     /// [`remove`](Scheduler::remove) tell how many are left. As [`exclude`](Scheduler::exclude) otherwise.
     pub fn drain<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where

@@ -229,7 +229,7 @@ impl<R: Resource> Core<R> {
                 return Err(Rejected { returned, error: InsertError::Full { key, max } });
             }
         };
-        let admitted = self.lock(self.home(seated.node())).admit(seated.node());
+        let admitted = self.lock(self.home(seated.node())).admit(seated.node(), &self.roster);
         debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
         let node = seated.release();
         if let Some(evicted) = evicted {

@@ -1,9 +1,10 @@
 //! Leases: what an acquisition gives, and what gives it back.
 
-use std::{fmt, mem, ops::Deref, time::Duration};
+use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
 
 use super::{
     core::{Core, Held},
+    error::ReleaseError,
     token::{Ticket, Token},
 };
 use crate::{
@@ -19,7 +20,10 @@ use crate::{
 /// May be sent to, shared with and dropped by other threads. An update or removal of the resource does not disturb it:
 /// the value stays as it was lent, and the return of a removed resource is a no-op but for the counts.
 ///
-/// A lease that is leaked (`mem::forget`) keeps its unit of capacity for ever; its value, if superseded, leaks with it.
+/// A lease that is leaked (`mem::forget`) keeps its unit of capacity until somebody revokes it, see
+/// [`Builder::max_hold`](crate::Builder::max_hold), or for ever; its value, if superseded, is kept while the scheduler lives.
+///
+/// A lease that was revoked still reads its value, and its drop changes nothing: see [`is_revoked`](Lease::is_revoked).
 ///
 /// # Progress
 /// Returning takes the home shard's lock: blocking, for as long as another thread works on that shard. O(log n). No
@@ -40,23 +44,34 @@ pub struct OwnedLease<R: Resource> {
 }
 
 impl<'s, R: Resource> Lease<'s, R> {
-    /// Wraps what a shard has lent, and ranks the resource by its new load. If that panics, the lease is returned.
+    /// Wraps what a shard has lent, records it if leases are, and ranks the resource by its new load. If either panics, the
+    /// lease is returned.
     #[inline]
+    #[track_caller]
     pub(super) fn new(core: &'s Core<R>, lent: Lent<R>) -> Self {
-        let lease = Self::unranked(core, &lent);
-        lease.rank(&lent);
+        Self::asked_at(core, lent, Location::caller())
+    }
+
+    /// As [`new`](Self::new), for somebody who has asked elsewhere.
+    #[inline]
+    pub(super) fn asked_at(core: &'s Core<R>, lent: Lent<R>, site: &'static Location<'static>) -> Self {
+        let mut lease = Self::bare(core, &lent);
+        lease.settle(&lent, site);
         lease
     }
 
-    /// Wraps what a shard has lent. The resource keeps the rank of the load before, until [`rank`](Self::rank).
+    /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
     #[inline]
-    pub(super) fn unranked(core: &'s Core<R>, lent: &Lent<R>) -> Self {
+    pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {
         Lease { core, held: Held::new(lent) }
     }
 
-    /// Ranks the resource by its new load.
+    /// Records it, if leases are, and ranks the resource by its new load.
     #[inline]
-    pub(super) fn rank(&self, lent: &Lent<R>) {
+    pub(super) fn settle(&mut self, lent: &Lent<R>, site: &'static Location<'static>) {
+        if let Some(limits) = &self.core.limits {
+            self.core.record(limits, &mut self.held, site);
+        }
         self.core.rerank_lent(&self.held, lent.rank, lent.state);
     }
 
@@ -94,7 +109,7 @@ impl<'s, R: Resource> Lease<'s, R> {
     pub fn release_after(self, duration: Duration) {
         let deadline = self.core.after(duration);
         let lease = mem::ManuallyDrop::new(self);
-        lease.core.end(&lease.held, Some(deadline), None);
+        let _ = lease.core.end(&lease.held, Some(deadline), None);
     }
 
     /// Returns the lease and says how the work went. [`Outcome::RateLimited`] cools the resource, as
@@ -102,7 +117,59 @@ impl<'s, R: Resource> Lease<'s, R> {
     pub fn finish(self, outcome: Outcome) {
         let (deadline, count) = self.core.judge(outcome);
         let lease = mem::ManuallyDrop::new(self);
-        lease.core.end(&lease.held, deadline, count);
+        let _ = lease.core.end(&lease.held, deadline, count);
+    }
+
+    /// Returns the lease, and says whether it was this call that did.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Revoked`] if the lease was taken back before, [`ReleaseError::Stale`] if its token was returned. The guard
+    /// is gone in any case, and no other lease is touched.
+    ///
+    /// ```
+    /// use leasehold::{Entry, ReleaseError, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().build()?;
+    /// scheduler.insert(Entry::new(1, 0, ()))?;
+    /// let mut lease = scheduler.acquire()?;
+    /// scheduler.revoke(lease.token())?;
+    /// let other = scheduler.acquire()?;
+    /// assert!(matches!(lease.try_release(), Err(ReleaseError::Revoked { .. })));
+    /// assert_eq!(other.try_release(), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_release(self) -> Result<(), ReleaseError> {
+        let lease = mem::ManuallyDrop::new(self);
+        lease.core.end(&lease.held, None, None)
+    }
+
+    /// As [`finish`](Lease::finish), and says whether it was this call that returned the lease. The outcome of one that was
+    /// returned before is not counted, and cools nothing.
+    ///
+    /// # Errors
+    /// As [`try_release`](Lease::try_release).
+    pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
+        let (deadline, count) = self.core.judge(outcome);
+        let lease = mem::ManuallyDrop::new(self);
+        lease.core.end(&lease.held, deadline, count)
+    }
+
+    /// Whether the lease was taken back, by [`Scheduler::revoke`](crate::Scheduler::revoke) or because it is overdue. The value can
+    /// still be read. Wait-free.
+    pub fn is_revoked(&self) -> bool {
+        is_revoked(self.core, &self.held)
+    }
+
+    /// Lets the lease be held for `hold` from now on: longer, or shorter, than [`max_hold`](crate::Builder::max_hold) says. Without
+    /// that setting it does nothing. Lock-free.
+    ///
+    /// # Callbacks
+    /// The clock, before anything is changed.
+    ///
+    /// # Errors
+    /// As [`try_release`](Lease::try_release): there is nothing left to renew.
+    pub fn renew(&mut self, hold: Duration) -> Result<(), ReleaseError> {
+        self.core.renew(&self.held, hold)
     }
 
     /// A token for this lease, while the guard lives on. Whichever comes back first, guard or token, returns the unit;
@@ -154,14 +221,46 @@ impl<R: Resource> OwnedLease<R> {
     pub fn release_after(self, duration: Duration) {
         let deadline = self.core.after(duration);
         let (core, held) = self.into_parts();
-        core.end(&held, Some(deadline), None);
+        let _ = core.end(&held, Some(deadline), None);
     }
 
     /// As [`Lease::finish`].
     pub fn finish(self, outcome: Outcome) {
         let (deadline, count) = self.core.judge(outcome);
         let (core, held) = self.into_parts();
-        core.end(&held, deadline, count);
+        let _ = core.end(&held, deadline, count);
+    }
+
+    /// As [`Lease::try_release`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_release(self) -> Result<(), ReleaseError> {
+        let (core, held) = self.into_parts();
+        core.end(&held, None, None)
+    }
+
+    /// As [`Lease::try_finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
+        let (deadline, count) = self.core.judge(outcome);
+        let (core, held) = self.into_parts();
+        core.end(&held, deadline, count)
+    }
+
+    /// As [`Lease::is_revoked`].
+    pub fn is_revoked(&self) -> bool {
+        is_revoked(&self.core, &self.held)
+    }
+
+    /// As [`Lease::renew`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn renew(&mut self, hold: Duration) -> Result<(), ReleaseError> {
+        self.core.renew(&self.held, hold)
     }
 
     /// As [`Lease::token`].
@@ -184,7 +283,7 @@ fn mint_pinned<R: Resource>(core: &Core<R>, held: &mut Held<R>) -> Token {
     let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
     // The pin first: once the token exists, its unit may be returned at any time, and the guard still dereferences.
     core.home(held.node()).lock().pin(held.node(), held.value);
-    let token = core.tokens.mint(ticket);
+    let token = core.tokens.mint(ticket, true, None);
     held.token = Some((token.slot(), token.generation()));
     token
 }
@@ -192,25 +291,33 @@ fn mint_pinned<R: Resource>(core: &Core<R>, held: &mut Held<R>) -> Token {
 fn mint<R: Resource>(core: &Core<R>, held: Held<R>) -> Token {
     match held.token {
         Some((slot, generation)) => {
-            // The guard's pin ends here; the unit lives on in the token.
+            // The guard and its pin end here; the unit, if it is still out, lives on in the token.
+            core.tokens.part(slot, generation);
             let garbage = core.home(held.node()).lock().unpin(held.node(), held.value);
             core.retire(garbage);
             core.tokens.token(slot, generation)
         }
-        None => core.tokens.mint(Ticket { node: held.node, value: held.value, exclusive: held.exclusive }),
+        None => {
+            let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
+            core.tokens.mint(ticket, false, None)
+        }
     }
+}
+
+fn is_revoked<R: Resource>(core: &Core<R>, held: &Held<R>) -> bool {
+    held.token.is_some_and(|(slot, _)| core.tokens.is_revoked(slot))
 }
 
 impl<R: Resource> Drop for Lease<'_, R> {
     #[inline]
     fn drop(&mut self) {
-        self.core.end(&self.held, None, None);
+        let _ = self.core.end(&self.held, None, None);
     }
 }
 
 impl<R: Resource> Drop for OwnedLease<R> {
     fn drop(&mut self) {
-        self.core.end(&self.held, None, None);
+        let _ = self.core.end(&self.held, None, None);
     }
 }
 

@@ -36,14 +36,17 @@ impl<R: Resource, S: BuildHasher + Send + Sync> Lend<R> for Scheduler<R, S> {
         Scheduler::len(self)
     }
 
+    #[track_caller]
     fn acquire(&self) -> Result<Lease<'_, R>, Unavailable> {
         Scheduler::acquire(self).map_err(unavailable)
     }
 
+    #[track_caller]
     fn acquire_key(&self, key: &R::Key) -> Option<Lease<'_, R>> {
         Scheduler::acquire_key(self, key).ok()
     }
 
+    #[track_caller]
     fn acquire_excluding(&self, keys: &[R::Key]) -> Result<Lease<'_, R>, Unavailable> {
         Scheduler::acquire_excluding(self, keys).map_err(unavailable)
     }

@@ -10,8 +10,10 @@
 //! | `lend` | the yardsticks' trait |
 //! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
+//! | `deadlines` | how long leases may be held |
+//! | `drain` | waiting until leases have come back |
 //! | `query`, `stats` | looking |
-//! | `wait` | waiting: the queue of threads and tasks |
+//! | `wait` | waiting: the queue of threads and tasks; what time demands |
 //! | `error` | one error type per family |
 
 mod acquire;
@@ -19,6 +21,8 @@ mod affinity;
 mod batch;
 mod builder;
 mod core;
+mod deadlines;
+mod drain;
 mod error;
 mod filter;
 mod holds;
@@ -36,6 +40,8 @@ use std::{fmt, hash::BuildHasher};
 
 pub use affinity::Affinity;
 pub use builder::{Builder, Overflow};
+pub use deadlines::{LeaseInfo, Overdue};
+pub use drain::{Drain, DrainReport, Outstanding};
 pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
     ReleaseError, UpdateError, WeightsError,

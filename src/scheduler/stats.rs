@@ -44,6 +44,11 @@ pub struct Stats {
     pub lent: u64,
     /// Leases that ended.
     pub returned: u64,
+    /// Of those, leases that were revoked.
+    pub revoked: u64,
+    /// Leases that were found to be held for longer than [`Builder::max_hold`](crate::Builder::max_hold) allows; once each, and
+    /// again after a renewal. Found, not begun: nobody may have looked. Not of one moment with the rest.
+    pub overdue: u64,
     /// Exclusions that began.
     pub excluded: u64,
     /// Exclusions that ended.
@@ -123,6 +128,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 (&mut stats.evicted, Count::Evicted),
                 (&mut stats.lent, Count::Lent),
                 (&mut stats.returned, Count::Returned),
+                (&mut stats.revoked, Count::Revoked),
                 (&mut stats.excluded, Count::Excluded),
                 (&mut stats.included, Count::Included),
                 (&mut stats.cooled, Count::Cooled),
@@ -146,6 +152,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
         stats.consistent = first == Some(second) && !staged;
         stats.members = stats.eligible + stats.reasons.total();
+        stats.overdue = core.limits.as_ref().map_or(0, super::deadlines::Limits::seen);
         stats.in_flight = stats.lent.saturating_sub(stats.returned);
         stats
     }

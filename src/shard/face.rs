@@ -51,13 +51,14 @@ pub enum Count {
     Failed,
     RateLimited,
     Cancelled,
+    Revoked,
     EventsEmitted,
     EventsDropped,
 }
 
 impl Count {
     /// How many kinds there are.
-    pub const KINDS: usize = 20;
+    pub const KINDS: usize = 21;
 
     /// The event that tells of it.
     pub(super) const fn event(self) -> Option<EventKind> {

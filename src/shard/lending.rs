@@ -260,6 +260,15 @@ impl<R: Resource> Locked<'_, R> {
         is_member
     }
 
+    /// Keeps the node for somebody who waits until its leases are back, removed or not; `false` if none is out.
+    pub fn pin_lent(&mut self, node: &Node<R>) -> bool {
+        let is_lent = node.state.load().in_flight() > 0;
+        if is_lent {
+            self.owned(node, |owned| owned.pins += 1);
+        }
+        is_lent
+    }
+
     /// Undoes [`Locked::pin_node`].
     pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();

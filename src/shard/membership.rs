@@ -2,17 +2,17 @@
 
 use std::ptr::NonNull;
 
-use super::{Count, Garbage, Locked};
+use super::{Count, Garbage, Locked, Roster};
 use crate::{
     node::{Hold, Moved, Node, Owned, Refused, Standing},
     resource::Resource,
 };
 
 impl<'s, R: Resource> Locked<'s, R> {
-    /// Makes a staged node, which has a slot, visible and eligible in one transition.
+    /// Makes a staged node, which has a slot, visible and eligible in one transition; or draining, if newcomers are.
     ///
     /// Refused if it is not staged.
-    pub fn admit(&mut self, node: &Node<R>) -> Result<Moved, Refused> {
+    pub fn admit(&mut self, node: &Node<R>, roster: &Roster) -> Result<Moved, Refused> {
         self.write();
         if !node.state.load().is_staged() {
             return Err(Refused(node.state.load()));
@@ -20,12 +20,16 @@ impl<'s, R: Resource> Locked<'s, R> {
         let owned = self.owned(node, |owned| *owned);
         debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is linked");
         self.face().touch_content();
-        let moved = node.state.admit()?;
+        let draining = roster.newcomers_drain();
+        let moved = node.state.admit(draining)?;
         self.face().raise_slots(owned.slot + 1);
         // A staged node is not counted before it is visible.
         self.face().add_standing(Standing::Staged, 1);
         self.follow(node, moved, owned.limit, owned);
         self.tally(Count::Inserted, node, moved.to);
+        if draining {
+            self.tally(Count::Drained, node, moved.to);
+        }
         Ok(moved)
     }
 
@@ -145,6 +149,18 @@ impl<'s, R: Resource> Locked<'s, R> {
     /// The limit and what else the words do not tell.
     pub fn details(&mut self, node: &Node<R>) -> Owned {
         self.owned(node, |owned| *owned)
+    }
+
+    /// Slots that were ever in use.
+    pub fn slots_used(&self) -> u32 {
+        self.inner.slots.used()
+    }
+
+    /// The node in a slot below [`slots_used`](Self::slots_used), if there is one.
+    #[allow(unsafe_code)]
+    pub fn node_at(&self, slot: u32) -> Option<&'s Node<R>> {
+        // SAFETY: rule 5 of `node`: a node in the slot table is not spent. It outlives the borrow as in `node_in`.
+        self.inner.slots.node(slot).map(|node| unsafe { &*node.as_ptr() })
     }
 
     /// Up to eight of the best nodes, best first, with their ranks.

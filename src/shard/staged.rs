@@ -31,7 +31,7 @@ use super::{Locked, face::Staged};
 use crate::{
     node::Node,
     resource::Resource,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// The part of one batch that belongs to one shard, best first.
@@ -58,6 +58,8 @@ impl<R: Resource> Run<R> {
 #[derive(Debug)]
 pub struct Roster {
     word: AtomicU64,
+    /// Whoever is admitted drains from the beginning.
+    newcomers_drain: AtomicBool,
 }
 
 /// The fleet has no room for that many.
@@ -66,7 +68,19 @@ pub struct Full;
 
 impl Roster {
     pub fn new() -> Self {
-        Roster { word: AtomicU64::new(0) }
+        Roster { word: AtomicU64::new(0), newcomers_drain: AtomicBool::new(false) }
+    }
+
+    /// Whether those who are admitted drain from the beginning. The caller holds a shard's lock.
+    pub fn newcomers_drain(&self) -> bool {
+        // Relaxed: ordered by the shard's lock, which whoever changes it takes afterwards; outcomes in `scheduler::drain`.
+        self.newcomers_drain.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. The caller then goes over all shards, each with its lock.
+    pub fn let_newcomers_drain(&self, drain: bool) {
+        // Relaxed: as above.
+        self.newcomers_drain.store(drain, Ordering::Relaxed);
     }
 
     const fn split(word: u64) -> (u32, u32) {
@@ -159,19 +173,21 @@ impl<R: Resource> Locked<'_, R> {
     #[inline]
     pub fn absorb(&mut self, roster: &Roster, budget: usize) -> bool {
         match &self.inner.staged {
-            Some(run) if !run.is_empty() && roster.is_committed(run.batch) => self.absorb_some(budget),
+            Some(run) if !run.is_empty() && roster.is_committed(run.batch) => {
+                self.absorb_some(roster, budget)
+            }
             _ => true,
         }
     }
 
     #[cold]
-    fn absorb_some(&mut self, budget: usize) -> bool {
+    fn absorb_some(&mut self, roster: &Roster, budget: usize) -> bool {
         for _ in 0..budget {
             let Some(run) = self.inner.staged.as_mut() else { return true };
             let Some(&node) = run.nodes.get(run.next) else { break };
             run.next += 1;
             // SAFETY: a node in a run has a slot and is not spent (rule 5 of `node`).
-            let admitted = self.admit(unsafe { node.as_ref() });
+            let admitted = self.admit(unsafe { node.as_ref() }, roster);
             debug_assert!(admitted.is_ok(), "a staged node is admitted once, under this lock");
         }
         self.write();
@@ -215,7 +231,7 @@ mod tests {
 
     #[test]
     fn batch_numbers_survive_their_wrap() {
-        let roster = Roster { word: AtomicU64::new(u64::from(u32::MAX) << 32 | 7) };
+        let roster = Roster { word: AtomicU64::new(u64::from(u32::MAX) << 32 | 7), ..Roster::new() };
         let number = roster.next_batch();
         assert_eq!(number, 1, "0 is skipped");
         assert!(!roster.is_committed(number));

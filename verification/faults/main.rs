@@ -12,6 +12,7 @@
 #[path = "../model/mod.rs"]
 mod model;
 
+mod holding;
 mod neglect;
 mod panics;
 

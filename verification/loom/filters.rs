@@ -97,3 +97,96 @@ none! {
     batch_behind_the_scan_2: 1, inexact, [Insert(1), Insert(3), Insert(5)],
         [Step::Do(InsertBatch(4, 1)), Step::Do(Remove(5))], not_one_or_three;
 }
+
+/// Three threads. One does `writer`, which makes something acceptable; the main one learns of it from one word, without a lock,
+/// and only then takes away what was acceptable before. So at every instant something is, and the third must get it.
+///
+/// What the main thread has seen orders all that was written before that word, for the third as well: also the number that the
+/// third rests on, that of the content, which is written after F1 (`shard::face`).
+fn learned(
+    bound: usize,
+    before: &'static [Op],
+    writer: Op,
+    learns: fn(&Fleet) -> bool,
+    taken: u8,
+    accepts: fn(&Res) -> bool,
+) {
+    model_within(bound, move || {
+        // Two units, so that what is lent is still eligible.
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12 };
+        let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
+        let mut actor = Actor::new(&fleet, 0);
+        actor.run(&steps(before));
+        let one = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[writer])))
+        };
+        let two = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                let lease = fleet.scheduler.acquire_where(accepts);
+                assert!(accepts(&lease.expect("at every instant something acceptable was eligible")));
+            })
+        };
+        if learns(&fleet) {
+            fleet.scheduler.exclude(&taken).expect("a member");
+        }
+        one.join().expect("no panic");
+        two.join().expect("no panic");
+        drop(actor);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// From the state word: it is not staged any more.
+#[test]
+fn learned_from_the_word() {
+    learned(
+        2,
+        &[Insert(1), Insert(3), Insert(5)],
+        Insert(4),
+        |fleet| fleet.scheduler.get(&4).is_some(),
+        5,
+        not_one_or_three,
+    );
+}
+
+/// From the best of a shard that showed nothing.
+#[test]
+fn learned_from_the_best() {
+    learned(
+        2,
+        &[Insert(1), Insert(3), Insert(5)],
+        Insert(4),
+        |fleet| fleet.scheduler.peek().is_some_and(|found| found.check() == 4),
+        5,
+        not_one_or_three,
+    );
+}
+
+/// From the value, by a peek: it is the new one. A lease keeps the old one from being retired, which would order more.
+#[test]
+fn learned_from_the_value() {
+    learned(
+        2,
+        &[Insert(0), Insert(1), Insert(3), Insert(5), UpdateWith(5), AcquireKey(0)],
+        UpdateWith(0),
+        |fleet| fleet.scheduler.peek().is_some_and(|found| found.version == 1),
+        5,
+        renewed,
+    );
+}
+
+/// From the roster: the batch is visible, and not absorbed yet.
+#[test]
+fn learned_from_the_roster() {
+    learned(
+        1,
+        &[Insert(1), Insert(3), Insert(5)],
+        InsertBatch(4, 1),
+        |fleet| fleet.scheduler.get(&4).is_some(),
+        5,
+        not_one_or_three,
+    );
+}

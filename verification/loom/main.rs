@@ -22,6 +22,8 @@
 //! | `events` | the rings of events |
 //! | `cooling` | the hint of the earliest deadline; thawing |
 //! | `tokens` | minting, redeeming, the free list; a guard beside its token |
+//! | `deadlines` | leases that are taken back, renewed, listed |
+//! | `drains` | waiting until leases have come back |
 //! | `ring` | the affinity ring: published, looked up |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
@@ -41,6 +43,8 @@ mod checker;
 mod close;
 mod common;
 mod cooling;
+mod deadlines;
+mod drains;
 #[path = "../linearizability/driver.rs"]
 mod driver;
 mod events;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use leasehold::{
-    Clock, ManualClock, Overflow, Scheduler, SelectShard, ShardView, SplitMix64, Strategy, Ties, Timestamp,
+    Builder, Clock, ManualClock, Overflow, Scheduler, SelectShard, ShardView, SplitMix64, Strategy, Ties,
+    Timestamp,
 };
 
 use super::resource::{Item, ModelHash, Site, probe};
@@ -123,11 +124,16 @@ impl Config {
     }
 
     pub fn build(&self, clock: &Arc<ManualClock>) -> Scheduler<Item, ModelHash> {
-        self.build_with_events(clock, 0)
+        self.builder(clock).build().expect("settings in range")
     }
 
     /// With room for so many events per shard.
     pub fn build_with_events(&self, clock: &Arc<ManualClock>, events: usize) -> Scheduler<Item, ModelHash> {
+        self.builder(clock).event_capacity(events).build().expect("settings in range")
+    }
+
+    /// For more settings than these.
+    pub fn builder(&self, clock: &Arc<ManualClock>) -> Builder<Item, ModelHash> {
         let mut builder = Scheduler::<Item>::builder()
             .shards(self.shards)
             .strategy(self.strategy())
@@ -136,12 +142,11 @@ impl Config {
             .clock(ProbedClock(Arc::clone(clock)))
             .seed(self.seed)
             .expected_resources(self.expected)
-            .event_capacity(events)
             // The ring has checks of its own; a small one builds fast.
             .virtual_nodes(8);
         if let Some((max, overflow)) = self.max {
             builder = builder.max_resources(max, overflow);
         }
-        builder.build().expect("settings in range")
+        builder
     }
 }

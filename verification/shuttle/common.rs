@@ -20,7 +20,7 @@ use std::{
 
 use shuttle::{
     Config, FailurePersistence, MaxSteps, Runner, check_uncontrolled_nondeterminism, replay,
-    scheduler::{PctScheduler, RandomScheduler},
+    scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId},
 };
 
 const SEED: u64 = 0x1ea5_e401d;
@@ -35,6 +35,15 @@ pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
 
 /// As [`scenario`], with one schedule for `dear` of another's.
 pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'static) {
+    run(name, (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear), body);
+}
+
+/// As [`scenario`], with so many schedules at least, of either scheduler.
+pub fn scenario_at_least(name: &str, least: usize, body: impl Fn() + Send + Sync + 'static) {
+    run(name, (variable("SHUTTLE_ITERATIONS", 5_000) as usize).max(least), body);
+}
+
+fn run(name: &str, iterations: usize, body: impl Fn() + Send + Sync + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let body = {
         let runs = runs.clone();
@@ -50,7 +59,6 @@ pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'sta
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
         return replay(again(), &schedule);
     }
-    let iterations = (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear);
     let seed = variable("SHUTTLE_SEED", SEED);
     let mut config = Config::new();
     config.stack_size = 256 * 1024;
@@ -63,4 +71,43 @@ pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'sta
     let runs = runs.load(SeqCst);
     assert!(runs >= 2 * iterations && iterations > 0, "every schedule was run: {runs}");
     println!("shuttle {name}: {runs} schedules, {} ms", start.elapsed().as_millis());
+}
+
+/// Runs `body` once, by `schedule` as far as it applies, and then on its own: the schedule is of the program as it was when
+/// it failed, and the repaired one takes other steps from some point on.
+pub fn follow(body: impl Fn() + Send + Sync + 'static, schedule: &str) {
+    let mut replay = ReplayScheduler::new_from_encoded(schedule);
+    replay.set_allow_incomplete();
+    let mut config = Config::new();
+    config.stack_size = 256 * 1024;
+    config.failure_persistence = FailurePersistence::None;
+    Runner::new(Follower { replay: Some(replay), next: 0 }, config).run(body);
+}
+
+struct Follower {
+    /// Gone when it does not apply any more.
+    replay: Option<ReplayScheduler>,
+    next: usize,
+}
+
+impl Scheduler for Follower {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.replay.as_mut()?.new_execution()
+    }
+
+    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, yields: bool) -> Option<TaskId> {
+        if let Some(next) =
+            self.replay.as_mut().and_then(|replay| replay.next_task(runnable, current, yields))
+        {
+            return Some(next);
+        }
+        self.replay = None;
+        // In turns: everybody gets on, whatever they wait for.
+        self.next += 1;
+        Some(runnable[self.next % runnable.len()].id())
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        panic!("a story that is pinned draws nothing")
+    }
 }

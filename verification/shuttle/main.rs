@@ -10,9 +10,11 @@
 //! | file | what |
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `looking` | looks, filters and evictions while batches come and values change |
+//! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
-//! | `pinned` | schedules that failed once |
+//! | `pinned` | schedules that failed once, and the way back from what a failure prints |
 #![cfg(shuttle)]
 // Clippy cannot tell the facade's names from those behind them.
 #![allow(unsafe_code, missing_docs, dead_code, clippy::disallowed_types)]
@@ -22,8 +24,10 @@ mod checker;
 mod common;
 #[path = "../linearizability/driver.rs"]
 mod driver;
+mod looking;
 mod lookup;
 mod pinned;
+mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;

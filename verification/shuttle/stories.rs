@@ -385,38 +385,6 @@ pub fn turns() {
     fleet.finish();
 }
 
-/// A batch that is committed and not yet absorbed, in a shard that a scan has passed; whoever has seen it takes the rest
-/// away. The scan must look at what waits there a second time.
-#[test]
-fn a_batch_behind_the_scan() {
-    scenario("a_batch_behind_the_scan", || {
-        let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 1, by_load: false, room: 12 }));
-        let mut main = Actor::new(&fleet, 0);
-        main.run(&[Step::Do(Op::Insert(1))]);
-        let programs: [&[Op]; 3] = [&[Op::InsertBatch(2, 1)], &[Op::Get(2), Op::Remove(1)], &[Op::Acquire]];
-        let others: Vec<_> = (1..=3)
-            .zip(programs)
-            .map(|(number, ops)| {
-                let fleet = Arc::clone(&fleet);
-                thread::spawn(move || {
-                    let mut actor = Actor::new(&fleet, number);
-                    ops.iter().for_each(|&op| actor.step(Step::Do(op)));
-                    while actor.holds() {
-                        actor.step(Step::Release);
-                    }
-                    actor.events
-                })
-            })
-            .collect();
-        let mut history: Vec<_> = others.into_iter().map(|other| other.join().expect("no panic")).collect();
-        history.push(std::mem::take(&mut main.events));
-        drop(main);
-        let _ = demand(&fleet.specification(), &history);
-        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
-        fleet.finish();
-    });
-}
-
 #[test]
 fn honest_none() {
     scenario("honest_none", turns);

@@ -27,6 +27,7 @@ macro_rules! forms {
         ///
         /// # Errors
         /// [`WaitError`].
+        #[track_caller]
         pub fn $timeout<$($generic)*>(&self, $($name: $type,)* timeout: Duration) -> Result<$leases, WaitError>
         where
             $($bound)*
@@ -38,6 +39,7 @@ macro_rules! forms {
         ///
         /// # Errors
         /// [`WaitError`].
+        #[track_caller]
         pub fn $deadline<$($generic)*>(&self, $($name: $type,)* deadline: Timestamp) -> Result<$leases, WaitError>
         where
             $($bound)*
@@ -49,6 +51,7 @@ macro_rules! forms {
         ///
         #[doc = concat!("See [`", stringify!($future), "`] for what happens when it is dropped.")]
         #[inline]
+        #[track_caller]
         pub fn $wait<$($generic)*>(&self, $($name: $type),*) -> $future<'_, R>
         where
             $($bound)* $($static)*
@@ -57,6 +60,7 @@ macro_rules! forms {
         }
 
         #[doc = concat!("As [`", stringify!($wait), "`](Scheduler::", stringify!($wait), "), with nothing borrowed: to be spawned.")]
+        #[track_caller]
         pub fn $wait_owned<$($generic)*>(&self, $($name: $type),*) -> $owned<R>
         where
             $($bound)* $($static)*
@@ -66,6 +70,7 @@ macro_rules! forms {
     )*};
 }
 
+#[allow(clippy::multiple_bound_locations)]
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     forms! {
         acquire, Lease<'_, R>, Acquire, AcquireOwned, [], (), [], []:

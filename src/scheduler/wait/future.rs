@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    panic::Location,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -55,11 +56,15 @@ pub struct AcquireMany<'s, R: Resource>(pub(super) Pending<&'s Core<R>, R>);
 pub struct AcquireManyOwned<R: Resource>(pub(super) Pending<Arc<Core<R>>, R>);
 
 /// All units. They are leases before user code runs, so that none is lost if it panics.
-pub fn leases<R: Resource>(core: &Core<R>, units: Units<R>) -> Vec<Lease<'_, R>> {
+pub fn leases<'s, R: Resource>(
+    core: &'s Core<R>,
+    units: Units<R>,
+    site: &'static Location<'static>,
+) -> Vec<Lease<'s, R>> {
     let lents: Vec<_> = units.into_iter().collect();
-    let leases: Vec<_> = lents.iter().map(|lent| Lease::unranked(core, lent)).collect();
-    for (lease, lent) in leases.iter().zip(&lents) {
-        lease.rank(lent);
+    let mut leases: Vec<_> = lents.iter().map(|lent| Lease::bare(core, lent)).collect();
+    for (lease, lent) in leases.iter_mut().zip(&lents) {
+        lease.settle(lent, site);
     }
     leases
 }
@@ -69,8 +74,8 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let core = self.0.core;
-        self.0.poll_one(context).map(|ended| ended.map(|lent| Lease::new(core, lent)))
+        let (core, site) = (self.0.core, self.0.site);
+        self.0.poll_one(context).map(|ended| ended.map(|lent| Lease::asked_at(core, lent, site)))
     }
 }
 
@@ -80,8 +85,8 @@ impl<R: Resource> Future for AcquireOwned<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = std::task::ready!(self.0.poll_one(context));
-        let core = &self.0.core;
-        Poll::Ready(ended.map(|lent| Lease::new(core, lent).into_owned(core)))
+        let (core, site) = (&self.0.core, self.0.site);
+        Poll::Ready(ended.map(|lent| Lease::asked_at(core, lent, site).into_owned(core)))
     }
 }
 
@@ -89,8 +94,8 @@ impl<'s, R: Resource> Future for AcquireMany<'s, R> {
     type Output = Result<Vec<Lease<'s, R>>, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let core = self.0.core;
-        self.0.poll(context).map(|ended| ended.map(|units| leases(core, units)))
+        let (core, site) = (self.0.core, self.0.site);
+        self.0.poll(context).map(|ended| ended.map(|units| leases(core, units, site)))
     }
 }
 
@@ -99,9 +104,11 @@ impl<R: Resource> Future for AcquireManyOwned<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = std::task::ready!(self.0.poll(context));
-        let core = &self.0.core;
+        let (core, site) = (&self.0.core, self.0.site);
         Poll::Ready(
-            ended.map(|units| leases(core, units).into_iter().map(|lease| lease.into_owned(core)).collect()),
+            ended.map(|units| {
+                leases(core, units, site).into_iter().map(|lease| lease.into_owned(core)).collect()
+            }),
         )
     }
 }

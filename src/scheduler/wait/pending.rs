@@ -4,7 +4,7 @@ use std::{
     any::Any,
     mem,
     ops::Deref,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use crate::{
     resource::Resource,
     scheduler::{core::Core, error::AcquireError},
     shard::{Lent, NEVER},
-    sync::{Arc, Timestamp, atomic::Ordering},
+    sync::{Arc, Timestamp},
 };
 
 /// What is asked for.
@@ -61,6 +61,8 @@ pub struct Pending<C: Deref<Target = Core<R>>, R: Resource> {
     pub wish: Wish<R>,
     pub class: u8,
     pub until: Until,
+    /// Where in the program it was asked for.
+    pub site: &'static Location<'static>,
     state: State<R>,
     /// The filter borrows: it must be here again when this is dropped.
     pub borrows: bool,
@@ -68,8 +70,17 @@ pub struct Pending<C: Deref<Target = Core<R>>, R: Resource> {
 
 impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     #[inline]
+    #[track_caller]
     pub fn new(core: C) -> Self {
-        Pending { core, wish: Wish::Best, class: 0, until: Until::Never, state: State::Fresh, borrows: false }
+        Pending {
+            core,
+            wish: Wish::Best,
+            class: 0,
+            until: Until::Never,
+            site: Location::caller(),
+            state: State::Fresh,
+            borrows: false,
+        }
     }
 
     /// The same request, with its core held in another way.
@@ -82,6 +93,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             wish,
             class: self.class,
             until: self.until,
+            site: self.site,
             state: State::Fresh,
             borrows: self.borrows,
         }
@@ -276,7 +288,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let core = &*self.core;
         if !waiter.is_thread {
             // Relaxed: a deadline that is noted later finds us in the queue.
-            let first = core.earliest.load(Ordering::Relaxed).min(deadline);
+            let first = core.next_due().min(deadline);
             if first != NEVER {
                 core.alarm(first);
             }

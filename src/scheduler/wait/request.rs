@@ -67,7 +67,10 @@ pub struct Several;
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// A request that may wait: for the best resource, unless told otherwise, and for ever.
+    ///
+    /// The place in the program that leases are recorded with ([`Builder::max_hold`](crate::Builder::max_hold)) is that of this call.
     #[inline]
+    #[track_caller]
     pub fn request(&self) -> Request<'_, R, S> {
         Request { scheduler: self, pending: Pending::new(&*self.core), kind: One }
     }
@@ -150,8 +153,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     /// # Errors
     /// [`WaitError`].
     pub fn wait(self) -> Result<Lease<'s, R>, WaitError> {
-        let core = self.pending.core;
-        Ok(Lease::new(core, self.pending.wait()?.only()))
+        let (core, site) = (self.pending.core, self.pending.site);
+        Ok(Lease::asked_at(core, self.pending.wait()?.only(), site))
     }
 
     /// As [`wait`](Request::wait), for a lease that may outlive the scheduler.
@@ -183,14 +186,14 @@ impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send> Request<'s, R, S, Matching
     /// # Errors
     /// [`WaitError`].
     pub fn wait(self) -> Result<Lease<'s, R>, WaitError> {
-        let core = self.pending.core;
+        let (core, site) = (self.pending.core, self.pending.site);
         let mut pending = self.pending;
         // SAFETY: `pending` is dropped before this returns or unwinds, and has its filter back then (`borrows`).
         #[allow(unsafe_code)]
         let filter = unsafe { Filter::borrowed(self.kind.0) };
         pending.borrows = true;
         pending.ask(Wish::Matching(Some(filter)));
-        Ok(Lease::new(core, pending.wait()?.only()))
+        Ok(Lease::asked_at(core, pending.wait()?.only(), site))
     }
 
     /// As [`Request::wait_owned`]; the filter may borrow.
@@ -229,8 +232,8 @@ impl<'s, R: Resource, S> Request<'s, R, S, Several> {
     /// # Errors
     /// [`WaitError`].
     pub fn wait(self) -> Result<Vec<Lease<'s, R>>, WaitError> {
-        let core = self.pending.core;
-        Ok(leases(core, self.pending.wait()?))
+        let (core, site) = (self.pending.core, self.pending.site);
+        Ok(leases(core, self.pending.wait()?, site))
     }
 
     /// As [`Request::wait_owned`].

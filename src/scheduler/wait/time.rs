@@ -132,7 +132,7 @@ impl<R: Resource> Core<R> {
             return waiter.deadline;
         }
         // T1. Relaxed: the mutex orders it, see above.
-        let next = self.earliest.load(Ordering::Relaxed).min(queue.first_deadline());
+        let next = self.next_due().min(queue.first_deadline());
         queue.set_for = next;
         next.min(waiter.deadline)
     }
@@ -154,6 +154,7 @@ impl<R: Resource> Core<R> {
         while self.earliest.load(Ordering::Relaxed) <= now {
             self.thaw_for(now, true, &mut work);
         }
+        let holders = self.tick_holders(now);
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
             self.fail_all(overdue, |waiter| WaitError::TimedOut {
@@ -161,13 +162,20 @@ impl<R: Resource> Core<R> {
             });
         }
         self.run(work);
-        self.earliest.load(Ordering::Relaxed).min(self.waiters.queue().first_deadline())
+        holders.min(self.next_due()).min(self.waiters.queue().first_deadline())
+    }
+
+    /// When something will be due that may serve those who wait: a cooling that ends, leases to be taken back.
+    pub fn next_due(&self) -> u64 {
+        // Relaxed: a hint, as in `thaw_due`.
+        self.earliest.load(Ordering::Relaxed).min(self.next_reap())
     }
 }
 
 impl<R: Resource, S> Scheduler<R, S> {
-    /// Does what time demands: warms up what has cooled, lends it to those who wait, and ends the waits that are overdue. Answers
-    /// with the moment at which it should be called next, `None` if nothing is due by itself.
+    /// Does what time demands: warms up what has cooled, takes back leases that are [overdue](crate::Overdue::Revoke), lends
+    /// both to those who wait, ends the waits, and the waits of drains, whose deadline has come. Answers with the moment at which it
+    /// should be called next, `None` if nothing is due by itself; if leases are taken back, there always is such a moment.
     ///
     /// Never needed while a [`Timer`] is set or threads wait; needed for tasks otherwise, and with a clock that is moved by hand.
     /// Wakes up at most what is due; blocking on one shard's lock at a time.

@@ -1,0 +1,229 @@
+//! How long leases may be held: recording them, finding those that are overdue, taking them back.
+//!
+//! | file | idea |
+//! |---|---|
+//! | this one | recording, reaping |
+//! | `info` | what an operator is told |
+//! | `forms` | the public surface |
+//!
+//! Off, unless the builder says otherwise, and then an acquisition pays one comparison for it. On, every lease has an entry in the
+//! token table (`token::table`), which knows when it began, until when it may be held, and where it was asked for, and the guard
+//! is one whose token was given out: its unit is returned by whoever comes first, the guard, the token, or a revocation, and its
+//! value is pinned, so that a late holder still reads it.
+//!
+//! # Reaping
+//!
+//! No thread of ours runs. Overdue leases are looked for by an acquisition that finds nothing (if they are to be revoked), by
+//! [`Scheduler::reap_overdue`](crate::Scheduler::reap_overdue), by [`Scheduler::tick`](crate::Scheduler::tick), and by whoever lists. So that an acquisition that finds nothing does not go
+//! over all entries each time, `next` says when to look again:
+//!
+//! ```text
+//! lease                                       reaper
+//!   K1  now := clock                            P1  swap next := now + max_hold (AcqRel)
+//!   K2  mint, with deadline now + max_hold      P2  go over all entries; take back what is overdue;
+//!                                                   least := the earliest deadline of the rest
+//!                                               P3  next := min(next, least) (AcqRel)
+//! renewal
+//!   K3  the entry's deadline, its word
+//!   K4  next := min(next, deadline) (AcqRel)
+//! ```
+//!
+//! A lease writes nothing shared but its entry: P1 leaves a moment at which any lease that P2 misses is looked for. It was missed
+//! because its K2 was not to be seen in P2, so K1 was at most the time between K1 and K2 before P1: it is found that much late, if its
+//! thread was suspended just there. A renewal may come to an earlier deadline than that: K4 before P1: P1 reads it and P2 sees K3;
+//! P1 before K4: K4's value stands.
+//!
+//! What is overdue when P2 looks may have been renewed, returned or revoked when it acts: the CAS of the entry's word, which counts
+//! renewals, decides.
+
+mod forms;
+mod info;
+
+use std::{panic::Location, time::Duration};
+
+pub use info::LeaseInfo;
+
+use super::{
+    core::{Core, Held},
+    error::ReleaseError,
+    token::{Out, Terms, Ticket},
+};
+use crate::{
+    lookup::Guard,
+    node::Node,
+    resource::Resource,
+    shard::{Count, NEVER, Pin},
+    sync::{
+        CachePadded, Timestamp,
+        atomic::{AtomicU64, Ordering},
+        count,
+    },
+};
+
+/// What happens to a lease that is held for longer than [`max_hold`](crate::Builder::max_hold).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Overdue {
+    /// It is listed and counted; its holder keeps it.
+    #[default]
+    Report,
+    /// It is taken back: its unit is lent to others, and what its holder does with it later is harmless.
+    Revoke,
+}
+
+/// The limit on how long leases are held.
+#[derive(Debug)]
+pub struct Limits {
+    max_hold: Duration,
+    overdue: Overdue,
+    /// No lease is overdue, that is not known to be, before this moment. See the module header.
+    next: CachePadded<AtomicU64>,
+    /// Leases that were found to be overdue.
+    seen: count::AtomicU64,
+}
+
+impl Limits {
+    pub fn new(max_hold: Duration, overdue: Overdue) -> Self {
+        Limits {
+            max_hold,
+            overdue,
+            next: CachePadded::new(AtomicU64::new(0)),
+            seen: count::AtomicU64::new(0),
+        }
+    }
+
+    fn deadline(&self, since: u64) -> u64 {
+        // One less than "never": it is a moment, if a late one.
+        Timestamp::from_nanos(since).saturating_add(self.max_hold).as_nanos().min(NEVER - 1)
+    }
+
+    fn revokes(&self) -> bool {
+        self.overdue == Overdue::Revoke
+    }
+
+    /// How many leases were found to be overdue.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    fn saw_one(&self) {
+        // Relaxed: a count.
+        self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets the next acquisition look again, unless the look was finished: user code may have panicked in its midst.
+struct LookAgain<'a>(&'a AtomicU64);
+
+impl Drop for LookAgain<'_> {
+    fn drop(&mut self) {
+        // Relaxed: a moment in the past is a hint to look, no more.
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[allow(unsafe_code)]
+impl<R: Resource> Core<R> {
+    /// Gives a lease its entry. Reads the clock, which is user code.
+    #[cold]
+    pub fn record(&self, limits: &Limits, held: &mut Held<R>, site: &'static Location<'static>) {
+        let since = self.now();
+        let terms = Terms { since, deadline: limits.deadline(since), site };
+        let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
+        // The pin first: once the entry exists, its unit may be taken back at any time, and the guard still dereferences.
+        self.home(held.node()).lock().pin(held.node(), held.value);
+        let token = self.tokens.mint(ticket, true, Some(terms));
+        held.token = Some((token.slot(), token.generation()));
+    }
+
+    /// Another deadline for a recorded lease.
+    pub fn renew(&self, held: &Held<R>, hold: Duration) -> Result<(), ReleaseError> {
+        let Some((limits, (slot, generation))) = self.limits.as_ref().zip(held.token) else { return Ok(()) };
+        let deadline = self.after(hold);
+        self.tokens.renew(slot, generation, deadline)?;
+        // K4. AcqRel: outcomes in the module header.
+        let before = limits.next.fetch_min(deadline, Ordering::AcqRel);
+        if deadline < before && limits.revokes() {
+            // Somebody who waits may sleep until the later moment.
+            self.alarm(deadline);
+        }
+        Ok(())
+    }
+
+    /// The node of a recorded lease, found under this guard.
+    fn node_of<'g>(&self, out: &Out<R>, guard: &'g Pin<'_>) -> &'g Node<R> {
+        guard.touch(out.ticket.node.as_ptr());
+        // SAFETY: "Looking" in `token::table`: the unit was out after the guard was taken.
+        unsafe { &*out.ticket.node.as_ptr() }
+    }
+
+    /// For an acquisition that has found nothing: whether something was taken back meanwhile.
+    #[inline]
+    pub fn reap_for_more(&self) -> bool {
+        match &self.limits {
+            Some(limits) if limits.revokes() => self.reap_due(limits, self.now()) > 0,
+            _ => false,
+        }
+    }
+
+    /// Takes back, or counts, what is overdue, if it is time to look.
+    #[cold]
+    pub fn reap_due(&self, limits: &Limits, now: u64) -> usize {
+        // Relaxed: a hint, as the module header tells.
+        if now < limits.next.load(Ordering::Relaxed) { 0 } else { self.reap(limits, now) }
+    }
+
+    /// P1 to P3. Answers how many were revoked.
+    pub fn reap(&self, limits: &Limits, now: u64) -> usize {
+        // P1. AcqRel: outcomes in the module header.
+        limits.next.swap(limits.deadline(now), Ordering::AcqRel);
+        let again = LookAgain(&limits.next);
+        let mut least = NEVER;
+        let mut revoked = 0;
+        let guard = self.pin();
+        for out in self.tokens.recorded() {
+            let deadline = out.terms.deadline;
+            if deadline > now {
+                least = least.min(deadline);
+            } else if limits.revokes() {
+                revoked += usize::from(self.revoke_overdue(limits, out));
+            } else if self.tokens.notice(&out) {
+                limits.saw_one();
+            }
+        }
+        drop(guard);
+        std::mem::forget(again);
+        // P3. AcqRel: as P1.
+        limits.next.fetch_min(least, Ordering::AcqRel);
+        revoked
+    }
+
+    /// Takes back a lease that was seen to be overdue. `false` if it was returned, revoked or renewed meanwhile.
+    fn revoke_overdue(&self, limits: &Limits, out: Out<R>) -> bool {
+        if !self.tokens.revoke_overdue(&out) {
+            return false;
+        }
+        if !out.is_noticed() {
+            limits.saw_one();
+        }
+        // The unit is ours: it keeps node and value.
+        self.land(out.ticket, None, Some(Count::Revoked));
+        true
+    }
+
+    /// When overdue leases should be looked for next; [`NEVER`] if they are not taken back.
+    pub fn next_reap(&self) -> u64 {
+        match &self.limits {
+            // Relaxed: a hint.
+            Some(limits) if limits.revokes() => limits.next.load(Ordering::Relaxed),
+            _ => NEVER,
+        }
+    }
+
+    /// What [`Scheduler::tick`](crate::Scheduler::tick) does for leases and drains. Answers when to come again.
+    pub fn tick_holders(&self, now: u64) -> u64 {
+        if let Some(limits) = &self.limits {
+            let _ = self.reap_due(limits, now);
+        }
+        self.drains.tick(now).min(self.next_reap())
+    }
+}

@@ -1,0 +1,382 @@
+//! Drains that wait, as threads and as tasks: what they report, what ends them, and what comes in meanwhile.
+//!
+//! Cost: under a second.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
+};
+
+use leasehold::{Capacity, DrainReport, Entry, KeyError, ManualClock, Overflow, Scheduler, Timestamp};
+
+type Fleet = Scheduler<Entry<u32, u32, ()>>;
+
+fn fleet(members: u32) -> Fleet {
+    let fleet = Fleet::builder().shards(3).build().expect("in range");
+    for key in 0..members {
+        fleet.insert(Entry::new(key, key, ()).with_capacity(Capacity::Limited(3))).expect("new");
+    }
+    fleet
+}
+
+/// Counts how often it was rung.
+#[derive(Default)]
+struct Bell(AtomicU32);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rung(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn outstanding(report: &DrainReport<u32>) -> Vec<(u32, u32)> {
+    let mut all: Vec<_> = report.outstanding.iter().map(|out| (out.key, out.in_flight)).collect();
+    all.sort_unstable();
+    all
+}
+
+const SOON: Duration = Duration::from_millis(5);
+const LATE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_drain_says_what_is_still_out() {
+    let fleet = fleet(3);
+    let (one, two) = (fleet.acquire_key(&1).expect("free"), fleet.acquire_key(&1).expect("free"));
+    let other = fleet.acquire_key(&2).expect("free");
+    let start = Instant::now();
+    let report = fleet.drain_timeout(&1, SOON).expect("a member");
+    assert!(start.elapsed() >= SOON);
+    assert_eq!(outstanding(&report), [(1, 2)]);
+    assert_eq!(report.leases(), 2);
+    assert!(!report.is_drained() && report.undrained.is_empty());
+    assert!(report.to_string().contains("2 leases are out on 1 resources\n1: 2 out"), "{report}");
+    assert!(fleet.acquire_key(&1).is_err(), "the hold stays");
+    drop(one);
+    assert_eq!(outstanding(&fleet.drain_deadline(&1, Timestamp::ZERO).expect("a member")), [(1, 1)]);
+    drop(two);
+    assert!(fleet.drain_deadline(&1, Timestamp::ZERO).expect("a member").is_drained());
+    assert!(fleet.drain_timeout(&0, LATE).expect("a member").is_drained(), "nothing was out");
+    assert_eq!(fleet.drain_timeout(&9, LATE), Err(KeyError::NotFound { key: 9 }));
+    drop(other);
+    assert_eq!(fleet.stats().drained, 2, "the same resource drains once");
+}
+
+#[test]
+fn a_thread_is_woken_by_the_last_return() {
+    let fleet = fleet(1);
+    let (one, two) = (fleet.acquire().expect("free"), fleet.acquire().expect("free"));
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| {
+            start.wait();
+            fleet.drain_timeout(&0, LATE).expect("a member")
+        });
+        start.wait();
+        while fleet.acquire().is_ok() {
+            std::thread::yield_now();
+        }
+        drop(one);
+        std::thread::sleep(SOON);
+        assert!(!drain.is_finished());
+        drop(two);
+        assert!(drain.join().expect("no panic").is_drained());
+    });
+}
+
+#[test]
+fn a_task_is_rung_by_what_it_waits_for_and_nothing_else() {
+    let fleet = fleet(2);
+    let (one, two) = (fleet.acquire_key(&0).expect("free"), fleet.acquire_key(&0).expect("free"));
+    let other = fleet.acquire_key(&1).expect("free");
+    fleet.drain(&1).expect("a member");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut drain = pin!(fleet.drain_async(&0).expect("a member"));
+    assert!(fleet.acquire_key(&0).is_err(), "it drains before the first poll");
+    assert!(drain.as_mut().poll(&mut context).is_pending());
+    assert!(drain.as_mut().poll(&mut context).is_pending(), "polled for no reason");
+    drop(other);
+    drop(one);
+    assert_eq!(bell.rung(), 0, "another resource, and not the last lease");
+    assert_eq!(outstanding(&drain.report()), [(0, 1)]);
+    two.release_after(LATE);
+    assert_eq!(bell.rung(), 1);
+    assert_eq!(drain.report().leases(), 0);
+    let Poll::Ready(report) = drain.as_mut().poll(&mut context) else { panic!("drained") };
+    assert!(report.is_drained());
+}
+
+#[test]
+fn every_waiter_is_rung_and_one_that_is_gone_is_not() {
+    let fleet = fleet(1);
+    let lease = fleet.acquire().expect("free");
+    let bells: Vec<Arc<Bell>> = (0..3).map(|_| Arc::default()).collect();
+    let mut drains: Vec<_> = bells
+        .iter()
+        .map(|bell| {
+            let mut drain = Box::pin(fleet.drain_async(&0).expect("a member"));
+            assert!(
+                drain.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(bell)))).is_pending()
+            );
+            drain
+        })
+        .collect();
+    drop(drains.remove(1));
+    drop(lease);
+    assert_eq!(bells.iter().map(|bell| bell.rung()).collect::<Vec<_>>(), [1, 0, 1]);
+    fleet.remove(&0).expect("a member");
+    assert_eq!(fleet.stats().leaving, 1, "two drains still look at it");
+    drop(drains);
+    assert_eq!(fleet.stats().leaving, 0);
+}
+
+#[test]
+fn a_removed_resource_is_drained_when_its_leases_are_back() {
+    let fleet = fleet(1);
+    let lease = fleet.acquire().expect("free");
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut drain = pin!(fleet.drain_async(&0).expect("a member"));
+    assert!(drain.as_mut().poll(&mut context).is_pending());
+    fleet.remove(&0).expect("a member");
+    // A new one under the same key is none of its business.
+    fleet.insert(Entry::new(0, 0, ())).expect("the key is free");
+    let other = fleet.acquire().expect("free");
+    assert!(drain.as_mut().poll(&mut context).is_pending());
+    assert_eq!(outstanding(&drain.report()), [(0, 1)]);
+    drop(other);
+    assert_eq!(bell.rung(), 0);
+    drop(lease);
+    assert_eq!(bell.rung(), 1);
+    assert!(matches!(drain.as_mut().poll(&mut context), Poll::Ready(report) if report.is_drained()));
+}
+
+#[test]
+fn undraining_ends_the_wait() {
+    let fleet = fleet(2);
+    let (lease, other) = (fleet.acquire_key(&0).expect("free"), fleet.acquire_key(&1).expect("free"));
+    let start = Barrier::new(2);
+    let report = std::thread::scope(|scope| {
+        let drain = scope.spawn(|| {
+            start.wait();
+            fleet.drain_timeout(&0, LATE).expect("a member")
+        });
+        start.wait();
+        while !fleet.undrain(&0).expect("a member") {
+            std::thread::yield_now();
+        }
+        drain.join().expect("no panic")
+    });
+    assert_eq!((report.undrained.as_slice(), report.outstanding.len()), (&[0][..], 0));
+    assert!(!report.is_drained());
+    assert!(report.to_string().contains("undrained: [0]"), "{report}");
+    let all = fleet.drain_all_async();
+    fleet.undrain(&1).expect("a member");
+    let report = all.report();
+    assert_eq!((report.undrained.as_slice(), outstanding(&report)), (&[1][..], vec![(0, 1)]));
+    drop((lease, other));
+}
+
+#[test]
+fn a_whole_fleet_drains_with_what_comes_in() {
+    let fleet = fleet(40);
+    let leases: Vec<_> = (0..10).map(|key| fleet.acquire_key(&key).expect("free")).collect();
+    let twice = fleet.acquire_key(&3).expect("free");
+    // Out before the drain, and already removed: waited for too.
+    let gone = fleet.acquire_key(&39).expect("free");
+    fleet.remove(&39).expect("a member");
+    fleet.undrain(&5).expect("not draining: nothing to do");
+    let report = fleet.drain_all_timeout(SOON);
+    let expected = (0..10).map(|key| (key, if key == 3 { 2 } else { 1 })).chain([(39, 1)]);
+    assert_eq!(outstanding(&report), expected.collect::<Vec<_>>());
+    assert!(fleet.acquire().is_err());
+    fleet.insert(Entry::new(100, 0, ())).expect("new");
+    fleet.insert_batch((101..105).map(|key| Entry::new(key, 0, ())).collect()).expect("new");
+    let stats = fleet.stats();
+    assert_eq!((stats.eligible, stats.reasons.draining, stats.members), (0, 44, 44));
+    assert!(
+        fleet.acquire().is_err()
+            && fleet.acquire_key(&100).is_err()
+            && fleet.acquire_where(|_| true).is_err()
+    );
+    fleet.undrain(&102).expect("a member");
+    let lease = fleet.acquire().expect("one was undrained");
+    assert_eq!(*lease.key(), 102);
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| fleet.drain_all_timeout(LATE));
+        drop((leases, twice, gone));
+        while fleet.stats().reasons.draining < 44 {
+            std::thread::yield_now();
+        }
+        assert!(!drain.is_finished());
+        drop(lease);
+        assert!(drain.join().expect("no panic").is_drained());
+    });
+    assert_eq!(fleet.undrain_all(), 44);
+    assert_eq!(fleet.undrain_all(), 0);
+    fleet.insert(Entry::new(200, 0, ())).expect("new");
+    assert_eq!(fleet.stats().eligible, 45, "newcomers are lent again");
+    let stats = fleet.stats();
+    assert_eq!(stats.drained - stats.undrained, 0);
+    #[cfg(feature = "internals")]
+    fleet.check_invariants();
+}
+
+#[test]
+fn a_bounded_fleet_that_drains_evicts_nobody() {
+    let fleet = Fleet::builder().max_resources(1, Overflow::EvictWorst).build().expect("in range");
+    fleet.insert(Entry::new(0, 9, ())).expect("room");
+    assert!(fleet.drain_all_timeout(LATE).is_drained());
+    assert!(fleet.insert(Entry::new(1, 0, ())).is_err(), "nothing is eligible, so nothing is evicted");
+    assert_eq!(fleet.undrain_all(), 1);
+    fleet.insert(Entry::new(1, 0, ())).expect("better than the other");
+}
+
+#[test]
+fn a_closed_scheduler_still_drains() {
+    let fleet = fleet(2);
+    let lease = fleet.acquire_key(&1).expect("free");
+    fleet.close();
+    assert_eq!(fleet.drain(&1), Err(KeyError::Closed), "the hold alone is a change of the fleet");
+    assert_eq!(outstanding(&fleet.drain_all_timeout(SOON)), [(1, 1)]);
+    assert_eq!(outstanding(&fleet.drain_timeout(&1, SOON).expect("a member")), [(1, 1)]);
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| fleet.drain_all_timeout(LATE));
+        drop(lease);
+        assert!(drain.join().expect("no panic").is_drained());
+    });
+}
+
+#[test]
+fn the_holders_are_named_if_leases_are_recorded() {
+    let fleet = Fleet::builder().shards(1).max_hold(LATE).build().expect("in range");
+    for key in 0..3 {
+        fleet.insert(Entry::new(key, key, ()).with_capacity(Capacity::Limited(2))).expect("new");
+    }
+    let lines = [line!() + 1, line!() + 2, line!() + 3];
+    let one = fleet.acquire_key(&0).expect("free");
+    let two = fleet.acquire_key(&0).expect("free");
+    let three = fleet.acquire_key(&2).expect("free");
+    let report = fleet.drain_all_timeout(SOON);
+    assert_eq!(outstanding(&report), [(0, 2), (2, 1)]);
+    let found: Vec<(u32, u32)> = report
+        .outstanding
+        .iter()
+        .flat_map(|out| out.holders.iter().map(|holder| (holder.key, holder.call_site.line())))
+        .collect();
+    assert_eq!(found.len(), 3);
+    assert!(
+        found.contains(&(0, lines[0])) && found.contains(&(0, lines[1])) && found.contains(&(2, lines[2]))
+    );
+    assert!(report.to_string().contains("tests/drains.rs"), "{report}");
+    // What a revocation takes back is back.
+    let token = report.outstanding[1].holders[0].token;
+    fleet.revoke(token).expect("out");
+    drop((one, two));
+    assert!(fleet.drain_all_timeout(SOON).is_drained());
+    drop(three);
+}
+
+#[test]
+fn a_hand_moved_clock_ends_a_wait_with_a_tick() {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = Fleet::builder().clock(Arc::clone(&clock)).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let lease = fleet.acquire().expect("free");
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| fleet.drain_all_timeout(LATE));
+        let due = loop {
+            if let Some(due) = fleet.tick() {
+                break due;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(due, Timestamp::ZERO.saturating_add(LATE));
+        clock.advance_to(due);
+        let start = Instant::now();
+        let _ = fleet.tick();
+        assert_eq!(drain.join().expect("no panic").leases(), 1);
+        assert!(start.elapsed() < LATE / 2, "it did not sleep it out");
+    });
+    drop(lease);
+}
+
+#[test]
+fn a_waker_that_panics_reaches_nobody() {
+    struct Angry;
+    impl Wake for Angry {
+        fn wake(self: Arc<Self>) {
+            std::panic::resume_unwind(Box::new("angry"));
+        }
+    }
+    let fleet = fleet(1);
+    let lease = fleet.acquire().expect("free");
+    let mut angry = Box::pin(fleet.drain_async(&0).expect("a member"));
+    let waker = Waker::from(Arc::new(Angry));
+    assert!(angry.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let bell = Arc::new(Bell::default());
+    let calm_waker = Waker::from(Arc::clone(&bell));
+    let mut calm = Box::pin(fleet.drain_async(&0).expect("a member"));
+    assert!(calm.as_mut().poll(&mut Context::from_waker(&calm_waker)).is_pending());
+    drop(lease);
+    assert_eq!(bell.rung(), 1);
+    assert!(calm.as_mut().poll(&mut Context::from_waker(&calm_waker)).is_ready());
+}
+
+/// Many threads return while several drain, undrain and remove: nobody hangs, and in the end nothing is out.
+#[test]
+fn threads_return_while_others_drain() {
+    const ROUNDS: u32 = 300;
+    let fleet = fleet(4);
+    let start = Barrier::new(6);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                start.wait();
+                for round in 0..ROUNDS {
+                    let lease = fleet.acquire();
+                    if round % 7 == 0 {
+                        std::thread::yield_now();
+                    }
+                    drop(lease);
+                }
+            });
+        }
+        scope.spawn(|| {
+            start.wait();
+            for round in 0..ROUNDS {
+                let key = round % 4;
+                let report = fleet.drain_timeout(&key, LATE);
+                assert!(report.is_ok_and(|report| report.outstanding.is_empty()));
+                let _ = fleet.undrain(&key);
+            }
+        });
+        scope.spawn(|| {
+            start.wait();
+            for _ in 0..ROUNDS / 10 {
+                assert!(fleet.drain_all_timeout(LATE).outstanding.is_empty());
+                let _ = fleet.undrain_all();
+            }
+        });
+        start.wait();
+    });
+    let _ = fleet.undrain_all();
+    assert_eq!((fleet.stats().in_flight, fleet.stats().eligible), (0, 4));
+    #[cfg(feature = "internals")]
+    fleet.check_invariants();
+}
