@@ -24,7 +24,7 @@ use crate::{
         core::Core,
         lease::{Lease, OwnedLease},
     },
-    sync::{Arc, Timestamp},
+    sync::{Arc, Proven, Timestamp},
 };
 
 /// A request that may have to wait; made by [`Scheduler::request`].
@@ -118,7 +118,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
             pinned.then(|| Named::new(node))
         });
         drop(guard);
-        self.pending.ask(found.map_or(Wish::Refused(WaitError::NotFound), Wish::Named));
+        self.pending
+            .ask(found.map_or(Wish::Refused(WaitError::NotFound), |named| Wish::Named(Proven::new(named))));
         self
     }
 
