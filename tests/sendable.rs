@@ -20,7 +20,7 @@ type Words = Entry<&'static str, u32, &'static str>;
 type Fleet = Scheduler<Words>;
 
 fn fleet() -> Arc<Fleet> {
-    let fleet = Fleet::builder().build().unwrap();
+    let fleet = Fleet::builder().shards(1).build().unwrap();
     fleet.insert(Entry::new("a", 0, "x")).unwrap();
     fleet.insert(Entry::new("b", 0, "y")).unwrap();
     Arc::new(fleet)

@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::IntoFuture,
     hash::{BuildHasher, Hash},
+    panic::Location,
     time::Duration,
 };
 
@@ -92,6 +93,13 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
     /// Until when it waits at most, on the scheduler's clock.
     pub fn deadline(mut self, deadline: Timestamp) -> Self {
         self.pending.until = Until::At(deadline);
+        self
+    }
+
+    /// The place in the program that leases are recorded with, instead of that of the [`request`](Scheduler::request): for whoever asks
+    /// on behalf of somebody else.
+    pub fn call_site(mut self, site: &'static Location<'static>) -> Self {
+        self.pending.site = site;
         self
     }
 
