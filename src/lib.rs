@@ -80,6 +80,9 @@
 //! | `cli` | the command-line tool, with its dependencies |
 //! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to `crossbeam-epoch` |
+//! | `tokio` | `TokioTimer`: a tokio runtime as the scheduler's timer, and its time as clock |
+//! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
+//! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
@@ -110,6 +113,8 @@
 
 pub mod baseline;
 mod events;
+#[cfg(all(any(feature = "tokio", feature = "tower"), not(any(loom, shuttle))))]
+mod extensions;
 mod heap;
 mod jump;
 mod lookup;
@@ -125,6 +130,10 @@ mod strategy;
 mod sync;
 
 pub use events::{Event, EventKind};
+#[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
+pub use extensions::TokioTimer;
+#[cfg(all(feature = "tower", not(any(loom, shuttle))))]
+pub use extensions::tower;
 pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};

@@ -148,7 +148,8 @@ impl<R: Resource> Locked<'_, R> {
     ///
     /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
     /// The caller has then come through [`Shard::lock_with_cooling`].
-    #[inline]
+    // Always: the common return is half of the fast path, and has cold callers besides.
+    #[inline(always)]
     pub fn give_back(
         &mut self,
         node: &Node<R>,

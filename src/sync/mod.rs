@@ -17,6 +17,8 @@
 #[cfg(not(loom))]
 mod cell;
 mod clock;
+#[allow(unsafe_code)]
+mod proven;
 mod published;
 mod random;
 mod spin;
@@ -24,6 +26,7 @@ mod spinlock;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
+pub use proven::Proven;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;

@@ -44,8 +44,9 @@ use std::{panic::Location, time::Duration};
 pub use info::LeaseInfo;
 
 use super::{
-    core::{Core, Held},
+    core::Core,
     error::ReleaseError,
+    held::Held,
     token::{Out, Terms, Ticket},
 };
 use crate::{

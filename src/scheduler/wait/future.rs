@@ -55,16 +55,6 @@ pub struct AcquireMany<'s, R: Resource>(pub(super) Pending<&'s Core<R>, R>);
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireManyOwned<R: Resource>(pub(super) Pending<Arc<Core<R>>, R>);
 
-/// The one unit of a request for one.
-#[inline]
-pub fn lease<'s, R: Resource>(
-    core: &'s Core<R>,
-    units: Units<R>,
-    site: &'static Location<'static>,
-) -> Lease<'s, R> {
-    Lease::asked_at(core, units.first.expect("a request for one ends with one"), site)
-}
-
 /// All units. They are leases before user code runs, so that none is lost if it panics.
 pub fn leases<'s, R: Resource>(
     core: &'s Core<R>,
@@ -85,17 +75,18 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (core, site) = (self.0.core, self.0.site);
-        self.0.poll(context).map(|ended| ended.map(|units| lease(core, units, site)))
+        self.0.poll_one(context).map(|ended| ended.map(|lent| Lease::asked_at(core, lent, site)))
     }
 }
 
 impl<R: Resource> Future for AcquireOwned<R> {
     type Output = Result<OwnedLease<R>, WaitError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ended = std::task::ready!(self.0.poll(context));
+        let ended = std::task::ready!(self.0.poll_one(context));
         let (core, site) = (&self.0.core, self.0.site);
-        Poll::Ready(ended.map(|units| lease(core, units, site).into_owned(core)))
+        Poll::Ready(ended.map(|lent| Lease::asked_at(core, lent, site).into_owned(core)))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
         error::AcquireError,
     },
     shard::{Lent, NEVER},
-    sync::{Arc, Timestamp},
+    sync::{Arc, Proven, Timestamp},
 };
 
 /// What is asked for.
@@ -33,7 +33,7 @@ pub enum Wish<R: Resource> {
     Best,
     Near(u64),
     /// Pinned until the request ends.
-    Named(Named<R>),
+    Named(Proven<Named<R>>),
     /// The filter is here before and after the wait.
     Matching(Option<Filter<R>>),
     Many(usize),
@@ -52,7 +52,7 @@ pub enum Until {
 
 enum State<R: Resource> {
     Fresh,
-    Waiting(Arc<Waiter<R>>),
+    Waiting(Proven<Arc<Waiter<R>>>),
     Done,
 }
 
@@ -72,6 +72,7 @@ pub struct Pending<C: Deref<Target = Core<R>>, R: Resource> {
 }
 
 impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
+    #[inline]
     #[track_caller]
     pub fn new(core: C) -> Self {
         Pending {
@@ -86,6 +87,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     }
 
     /// The same request, with its core held in another way.
+    #[inline]
     pub fn with_core<D: Deref<Target = Core<R>>>(mut self, core: D) -> Pending<D, R> {
         debug_assert!(matches!(self.state, State::Fresh), "before the first attempt");
         let wish = mem::replace(&mut self.wish, Wish::Best);
@@ -106,19 +108,45 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         self.wish = wish;
     }
 
-    /// Waits, as a task.
+    /// Waits for one unit, as a task. If nobody waits and something is free, it costs what an acquisition costs that does not wait:
+    /// nothing that is made for other wishes is moved through memory.
     #[inline]
+    pub fn poll_one(&mut self, context: &Context<'_>) -> Poll<Result<Lent<R>, WaitError>> {
+        let at_once = matches!((&self.state, &self.wish), (State::Fresh, Wish::Best))
+            && self.core.waiters.gate().is_free();
+        if at_once {
+            match self.core.lend() {
+                Ok(lent) => {
+                    self.state = State::Done;
+                    return Poll::Ready(Ok(lent));
+                }
+                Err(error) => {
+                    if let Some(error) = unless_none(error) {
+                        self.state = State::Done;
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+        }
+        self.poll_slowly(context.waker(), at_once).map(|ended| ended.map(Units::only))
+    }
+
+    /// Waits, as a task.
     pub fn poll(&mut self, context: &Context<'_>) -> Poll<Ended<R>> {
-        let waker = context.waker();
-        if matches!(self.state, State::Fresh)
-            && let Some(ended) = self.begin(Some(waker))
-        {
-            return Poll::Ready(self.end(ended));
+        self.poll_slowly(context.waker(), false)
+    }
+
+    #[cold]
+    fn poll_slowly(&mut self, waker: &Waker, has_tried: bool) -> Poll<Ended<R>> {
+        if matches!(self.state, State::Fresh) {
+            let ended = if has_tried { self.register(Some(waker)) } else { self.begin(Some(waker)) };
+            if let Some(ended) = ended {
+                return Poll::Ready(self.end(ended));
+            }
         }
         self.poll_again(waker)
     }
 
-    #[cold]
     fn poll_again(&mut self, waker: &Waker) -> Poll<Ended<R>> {
         if let Some(ended) = self.check(Some(waker)) {
             return Poll::Ready(self.end(ended));
@@ -220,7 +248,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let want = match &self.wish {
             Wish::Best => Want::Best,
             Wish::Near(hash) => Want::Near(*hash),
-            Wish::Named(named) => Want::Named(*named),
+            Wish::Named(named) => Want::Named(**named),
             Wish::Matching(_) => Want::Matching,
             Wish::Many(0) => return Some(Ok(Units::none())),
             Wish::Many(1) => Want::Best,
@@ -257,7 +285,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             (waiter, looks)
         };
         core.waiters.counts.began();
-        self.state = State::Waiting(Arc::clone(&waiter));
+        self.state = State::Waiting(Proven::new(Arc::clone(&waiter)));
         if looks {
             self.look_for(&waiter);
         }
@@ -428,7 +456,17 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
 }
 
 impl<C: Deref<Target = Core<R>>, R: Resource> Drop for Pending<C, R> {
+    #[inline]
     fn drop(&mut self) {
+        if matches!(self.state, State::Waiting(_)) || matches!(self.wish, Wish::Named(_)) {
+            self.abandon();
+        }
+    }
+}
+
+impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
+    #[cold]
+    fn abandon(&mut self) {
         if let State::Waiting(waiter) = &self.state {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {

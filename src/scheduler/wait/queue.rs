@@ -4,7 +4,7 @@
 //! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::{Deref, DerefMut},
 };
 
@@ -171,8 +171,10 @@ pub struct Queue<R: Resource> {
     threads: BTreeMap<Order, Arc<Waiter<R>>>,
     /// The thread that looks after the time for all.
     keeper: Option<Arc<Waiter<R>>>,
-    /// The moment that the keeper or a timer is set for.
+    /// The moment that the keeper or a timer is set for: the first one.
     pub set_for: u64,
+    /// All moments that a timer is set for. It cannot be told otherwise: what is in here is not asked for again.
+    pub calls: BTreeSet<u64>,
     pub pace: Pace,
 }
 
@@ -218,6 +220,7 @@ impl<R: Resource> Queue<R> {
             threads: BTreeMap::new(),
             keeper: None,
             set_for: NEVER,
+            calls: BTreeSet::new(),
             pace: Pace::default(),
         }
     }

@@ -5,13 +5,14 @@ use std::{
     fmt,
     future::IntoFuture,
     hash::{BuildHasher, Hash},
+    panic::Location,
     time::Duration,
 };
 
 use super::{
     error::WaitError,
     filter::Filter,
-    future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, lease, leases},
+    future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, leases},
     pending::{Pending, Until, Wish},
     waiter::Named,
 };
@@ -24,7 +25,7 @@ use crate::{
         core::Core,
         lease::{Lease, OwnedLease},
     },
-    sync::{Arc, Timestamp},
+    sync::{Arc, Proven, Timestamp},
 };
 
 /// A request that may have to wait; made by [`Scheduler::request`].
@@ -69,6 +70,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// A request that may wait: for the best resource, unless told otherwise, and for ever.
     ///
     /// The place in the program that leases are recorded with ([`Builder::max_hold`](crate::Builder::max_hold)) is that of this call.
+    #[inline]
     #[track_caller]
     pub fn request(&self) -> Request<'_, R, S> {
         Request { scheduler: self, pending: Pending::new(&*self.core), kind: One }
@@ -94,6 +96,14 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
         self
     }
 
+    /// The place in the program that leases are recorded with, instead of that of the [`request`](Scheduler::request): for whoever asks
+    /// on behalf of somebody else.
+    pub fn call_site(mut self, site: &'static Location<'static>) -> Self {
+        self.pending.site = site;
+        self
+    }
+
+    #[inline]
     fn own(self) -> Pending<Arc<Core<R>>, R> {
         self.pending.with_core(Arc::clone(&self.scheduler.core))
     }
@@ -116,7 +126,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
             pinned.then(|| Named::new(node))
         });
         drop(guard);
-        self.pending.ask(found.map_or(Wish::Refused(WaitError::NotFound), Wish::Named));
+        self.pending
+            .ask(found.map_or(Wish::Refused(WaitError::NotFound), |named| Wish::Named(Proven::new(named))));
         self
     }
 
@@ -152,7 +163,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     /// [`WaitError`].
     pub fn wait(self) -> Result<Lease<'s, R>, WaitError> {
         let (core, site) = (self.pending.core, self.pending.site);
-        Ok(lease(core, self.pending.wait()?, site))
+        Ok(Lease::asked_at(core, self.pending.wait()?.only(), site))
     }
 
     /// As [`wait`](Request::wait), for a lease that may outlive the scheduler.
@@ -162,6 +173,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     }
 
     /// A future that borrows nothing, for a lease that borrows nothing: to be spawned.
+    #[inline]
     pub fn owned(self) -> AcquireOwned<R> {
         AcquireOwned(self.own())
     }
@@ -190,7 +202,7 @@ impl<'s, R: Resource, S, F: FnMut(&R) -> bool + Send> Request<'s, R, S, Matching
         let filter = unsafe { Filter::borrowed(self.kind.0) };
         pending.borrows = true;
         pending.ask(Wish::Matching(Some(filter)));
-        Ok(lease(core, pending.wait()?, site))
+        Ok(Lease::asked_at(core, pending.wait()?.only(), site))
     }
 
     /// As [`Request::wait_owned`]; the filter may borrow.

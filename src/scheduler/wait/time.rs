@@ -78,6 +78,9 @@ impl<R: Resource> Core<R> {
                 return;
             }
             queue.set_for = moment;
+            if self.waiters.timer.is_some() {
+                queue.calls.insert(moment);
+            }
             queue.keeper().cloned()
         };
         if let Some(keeper) = keeper {
@@ -109,9 +112,9 @@ impl<R: Resource> Core<R> {
     fn ring(&self, moment: u64) {
         {
             let mut queue = self.waiters.queue();
-            if queue.set_for == moment {
-                queue.set_for = NEVER;
-            }
+            // Earlier ones are on their way, or lost.
+            queue.calls = queue.calls.split_off(&(moment + 1));
+            queue.set_for = queue.calls.first().copied().unwrap_or(NEVER);
         }
         let next = self.tick();
         if next != NEVER && !self.waiters.gate().is_free() {

@@ -81,6 +81,11 @@ impl<R: Resource> Units<R> {
         Units { first: Some(lent), more: Vec::new() }
     }
 
+    /// The unit of a request for one.
+    pub fn only(self) -> Lent<R> {
+        self.first.expect("a request for one ends with one")
+    }
+
     pub fn push(&mut self, lent: Lent<R>) {
         match self.first {
             None => self.first = Some(lent),

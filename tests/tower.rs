@@ -1,0 +1,498 @@
+//! A lease for the life of a response.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::{Future, pending, ready},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_lite::future::block_on;
+use http::Response;
+use http_body::{Body, Frame};
+use leasehold::{
+    Entry, ManualClock, Outcome, Overdue, Scheduler, Stats, WaitError,
+    tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse, WithBody},
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+type Resource = Entry<u32, u32, &'static str>;
+type Fleet = Arc<Scheduler<Resource>>;
+type Request = Leased<u32, Resource>;
+
+fn fleet(resources: u32) -> Fleet {
+    filled(Scheduler::builder().shards(1).build().unwrap(), resources)
+}
+
+fn filled(fleet: Scheduler<Resource>, resources: u32) -> Fleet {
+    for key in 0..resources {
+        fleet.insert(Entry::new(key, key, "value")).unwrap();
+    }
+    Arc::new(fleet)
+}
+
+/// Answers with the request and the resource's key.
+async fn echo(Leased { request, lease }: Request) -> Result<(u32, u32), io::Error> {
+    Ok((request, *lease.key()))
+}
+
+fn context() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut context())
+}
+
+/// How leases have ended: succeeded, failed, rate-limited, cancelled. None is out.
+fn ends(fleet: &Fleet) -> (u64, u64, u64, u64) {
+    let Stats { in_flight, succeeded, failed, rate_limited, cancelled, .. } = fleet.stats();
+    assert_eq!(in_flight, 0);
+    (succeeded, failed, rate_limited, cancelled)
+}
+
+#[test]
+fn a_response_holds_its_lease() {
+    let fleet = fleet(1);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    let response = block_on(async { service.ready().await.unwrap().call(7).await.unwrap() });
+    assert_eq!((*response, response.lease().value), ((7, 0), "value"));
+    assert!(fleet.acquire().is_err());
+    assert_eq!(response.into_response(), (7, 0));
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_response_may_hold_nothing() {
+    let fleet = fleet(1);
+    let service = LeaseLayer::new(&fleet).hold(UntilResponse).layer(service_fn(echo));
+    let response = block_on(service.oneshot(7)).unwrap();
+    assert_eq!(response, (7, 0));
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+#[test]
+fn readiness_waits_for_a_lease_and_a_clone_waits_for_its_own() {
+    let fleet = fleet(1);
+    let mut first = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    block_on(async { first.ready().await.map(drop) }).unwrap();
+    assert_eq!(fleet.stats().in_flight, 1, "leased before the call");
+
+    let mut second = first.clone();
+    assert!(Service::<u32>::poll_ready(&mut second, &mut context()).is_pending(), "the clone is not ready");
+    let third = second.clone();
+    assert_eq!(fleet.stats().waits.waited, 1, "the clone of one that waits does not wait");
+
+    drop(first);
+    assert!(Service::<u32>::poll_ready(&mut second, &mut context()).is_ready(), "handed over");
+    let response = block_on(second.call(1)).unwrap();
+    let mut third = third;
+    assert!(Service::<u32>::poll_ready(&mut third, &mut context()).is_pending());
+    drop(response);
+    assert!(Service::<u32>::poll_ready(&mut third, &mut context()).is_ready());
+    assert!(
+        Service::<u32>::poll_ready(&mut third, &mut context()).is_ready(),
+        "asking again takes no second lease"
+    );
+    assert_eq!(fleet.stats().in_flight, 1);
+    drop(third);
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+#[test]
+fn one_that_is_dropped_while_it_waits_leaves_the_queue() {
+    let fleet = fleet(1);
+    let lease = fleet.acquire().unwrap();
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_pending());
+    drop(service);
+    assert_eq!(fleet.stats().waits.cancelled, 1);
+    drop(lease);
+    assert_eq!(fleet.stats().in_flight, 0);
+}
+
+#[test]
+fn a_call_without_readiness_panics() {
+    let fleet = fleet(1);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(service.call(1)))).is_err());
+    assert_eq!(ends(&fleet), (0, 0, 0, 0));
+}
+
+/// Pending so many times.
+struct Slow(usize);
+
+impl Future for Slow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match self.0.checked_sub(1) {
+            None => Poll::Ready(()),
+            Some(rest) => {
+                self.0 = rest;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_at_any_poll_returns_its_lease() {
+    let fleet = fleet(1);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(|request: Request| async move {
+        Slow(3).await;
+        echo(request).await
+    }));
+    for polls in 0..=3 {
+        block_on(async { service.ready().await.map(drop) }).unwrap();
+        let mut call = Box::pin(service.call(1));
+        for _ in 0..polls {
+            assert!(poll(&mut call).is_pending());
+            assert_eq!(fleet.stats().in_flight, 1);
+        }
+        drop(call);
+        assert_eq!(ends(&fleet), (0, 0, 0, polls as u64 + 1));
+    }
+}
+
+#[test]
+fn an_error_counts_against_the_resource_unless_told_otherwise() {
+    let fleet = fleet(1);
+    let fails = service_fn(|_: Request| ready(Err::<(), _>(io::Error::other("broken pipe"))));
+    let error = block_on(LeaseLayer::new(&fleet).layer(fails).oneshot(1)).unwrap_err();
+    assert_eq!(error.downcast_ref::<io::Error>().unwrap().to_string(), "broken pipe");
+    assert_eq!(ends(&fleet), (0, 1, 0, 0));
+
+    let lenient = |_: Result<&(), &io::Error>, _| Outcome::Cancelled;
+    block_on(LeaseLayer::new(&fleet).classify(lenient).layer(fails).oneshot(1)).unwrap_err();
+    assert_eq!(ends(&fleet), (0, 1, 0, 1));
+}
+
+#[test]
+fn a_panic_returns_the_lease() {
+    let fleet = fleet(1);
+    let in_call = service_fn(|request: Request| -> std::future::Ready<Result<u32, Infallible>> {
+        panic!("{}", request.request)
+    });
+    let in_future = service_fn(|request: Request| async move {
+        if request.request == 1 {
+            panic!("1");
+        }
+        Ok::<_, Infallible>(request.request)
+    });
+    let layer = LeaseLayer::new(&fleet);
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(layer.layer(in_call).oneshot(1)))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(layer.layer(in_future).oneshot(1)))).is_err());
+    let classify = |_: Result<&(u32, u32), &io::Error>, _| -> Outcome { panic!("classify") };
+    let classified = layer.clone().classify(classify).layer(service_fn(echo));
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(classified.oneshot(1)))).is_err());
+    assert_eq!(fleet.stats().in_flight, 0);
+    assert!(block_on(layer.layer(service_fn(echo)).oneshot(1)).is_ok());
+}
+
+#[test]
+fn a_rate_limit_cools_the_resource() {
+    let fleet = fleet(2);
+    let by_status = |result: Result<&u32, &Infallible>, latency| match result {
+        Ok(429) => Outcome::RateLimited { retry_after: Duration::from_secs(60) },
+        other => ByResult.classify(other, latency),
+    };
+    let status = service_fn(|Leased { request, .. }: Request| ready(Ok::<_, Infallible>(request)));
+    let mut service = LeaseLayer::new(&fleet).classify(by_status).hold(UntilResponse).layer(status);
+    let status = block_on(async { service.ready().await.unwrap().call(429).await });
+    assert_eq!(status.unwrap(), 429);
+    assert_eq!(fleet.stats().reasons.cooling, 1);
+    block_on(async { service.ready().await.unwrap().call(200).await }).unwrap();
+    assert_eq!(ends(&fleet), (1, 0, 1, 0));
+}
+
+#[test]
+fn whoever_keeps_the_lease_keeps_it_beyond_the_response() {
+    let fleet = fleet(1);
+    let kept: Arc<Mutex<Option<LeaseRef<Resource>>>> = Arc::default();
+    let keeper = Arc::clone(&kept);
+    let keeps = service_fn(move |Leased { lease, .. }: Request| {
+        *keeper.lock().unwrap() = Some(lease);
+        ready(Ok::<_, Infallible>(()))
+    });
+    drop(block_on(LeaseLayer::new(&fleet).layer(keeps).oneshot(1)).unwrap());
+    assert_eq!(fleet.stats().in_flight, 1);
+    *kept.lock().unwrap() = None;
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+/// Ready when told so.
+#[derive(Clone, Default)]
+struct Gated(Arc<Mutex<Option<Result<(), &'static str>>>>);
+
+impl Service<Request> for Gated {
+    type Response = ();
+    type Error = io::Error;
+    type Future = std::future::Ready<Result<(), io::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match *self.0.lock().unwrap() {
+            None => Poll::Pending,
+            Some(answer) => Poll::Ready(answer.map_err(io::Error::other)),
+        }
+    }
+
+    fn call(&mut self, _: Request) -> Self::Future {
+        ready(Ok(()))
+    }
+}
+
+#[test]
+fn no_lease_is_taken_before_the_inner_service_is_ready() {
+    let fleet = fleet(1);
+    let gated = Gated::default();
+    let mut service = LeaseLayer::new(&fleet).layer(gated.clone());
+    let mut poll_ready = || Service::<u32>::poll_ready(&mut service, &mut context());
+    assert!(poll_ready().is_pending());
+    assert_eq!(fleet.stats().lent, 0);
+    *gated.0.lock().unwrap() = Some(Ok(()));
+    assert!(poll_ready().is_ready());
+    assert_eq!(fleet.stats().in_flight, 1);
+    *gated.0.lock().unwrap() = Some(Err("broken"));
+    let Poll::Ready(Err(error)) = poll_ready() else { panic!("it is broken") };
+    assert_eq!(error.to_string(), "broken");
+    assert_eq!(fleet.stats().in_flight, 0, "given back, although the service is still there");
+}
+
+#[test]
+fn a_wait_in_vain_fails_the_call_and_not_the_service() {
+    let fleet = filled(Scheduler::builder().max_waiters(0).build().unwrap(), 1);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    let lease = fleet.acquire().unwrap();
+    let error = block_on(async { service.ready().await.expect("usable").call(1).await }).unwrap_err();
+    assert_eq!(*error.downcast::<WaitError>().unwrap(), WaitError::QueueFull { waiting: 0, max: 0 });
+    drop(lease);
+    assert!(block_on(async { service.ready().await.unwrap().call(1).await }).is_ok());
+
+    fleet.close();
+    let error = block_on(async { service.ready().await.map(drop) }).unwrap_err();
+    assert_eq!(*error.downcast::<WaitError>().unwrap(), WaitError::Closed);
+}
+
+#[test]
+fn a_request_may_say_what_it_wants() {
+    let fleet = fleet(3);
+    let last = LeaseLayer::requesting(&fleet, |fleet| fleet.request().key(&2).owned());
+    let mut service = last.layer(service_fn(echo));
+    let response = block_on(async { service.ready().await.unwrap().call(1).await }).unwrap();
+    assert_eq!(response.1, 2);
+    drop(response);
+    // Looked up for each call.
+    fleet.remove(&2).unwrap();
+    let error = block_on(async { service.ready().await.unwrap().call(1).await }).unwrap_err();
+    assert_eq!(*error.downcast::<WaitError>().unwrap(), WaitError::NotFound);
+}
+
+/// A lease that is held too long is told of with a place that the operator knows, and may be taken back during the call.
+#[test]
+fn an_overdue_lease_is_that_of_whoever_made_the_layer() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::builder().clock(Arc::clone(&clock));
+    let fleet = filled(builder.max_hold(Duration::from_secs(1)).overdue(Overdue::Revoke).build().unwrap(), 1);
+    let best = LeaseLayer::new(&fleet);
+    let asked = LeaseLayer::requesting(&fleet, |fleet| fleet.acquire_async_owned());
+    let lines = [line!() - 2, line!() - 1];
+    for (layer, line) in [best, asked].into_iter().zip(lines) {
+        let mut service = layer.layer(service_fn(echo));
+        let response = block_on(async { service.ready().await.unwrap().call(1).await.unwrap() });
+        let leases = fleet.leases();
+        assert_eq!((leases[0].call_site.file(), leases[0].call_site.line()), (file!(), line));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(fleet.overdue().len(), 1);
+        assert!(response.lease().is_revoked());
+        let other = fleet.acquire().unwrap();
+        // The late return touches nothing; its outcome is not counted.
+        drop(response);
+        assert!(fleet.acquire().is_err());
+        drop(other);
+        assert_eq!(ends(&fleet), (0, 0, 0, 0));
+    }
+}
+
+/// Counts those who work at the same time.
+struct Working(Arc<AtomicUsize>);
+
+impl Working {
+    fn begin(working: Arc<AtomicUsize>, most: &AtomicUsize) -> Self {
+        most.fetch_max(working.fetch_add(1, SeqCst) + 1, SeqCst);
+        Working(working)
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+#[test]
+fn many_clones_never_use_more_than_there_is() {
+    const CALLS: usize = 400;
+    let fleet = fleet(3);
+    let (working, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let work = service_fn({
+        let (working, most) = (Arc::clone(&working), Arc::clone(&most));
+        move |Leased { request, lease }: Request| {
+            let (working, most) = (Arc::clone(&working), Arc::clone(&most));
+            async move {
+                // Dropped before the lease, also if the call is given up.
+                let _lease = lease;
+                let _working = Working::begin(working, &most);
+                tokio::task::yield_now().await;
+                if request.is_multiple_of(4) { Err(io::Error::other("a quarter")) } else { Ok(request) }
+            }
+        }
+    });
+    let service = LeaseLayer::new(&fleet).layer(work);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let failed = runtime.block_on(async {
+        let calls: Vec<_> = (0..CALLS).map(|i| tokio::spawn(service.clone().oneshot(i as u32))).collect();
+        let mut failed = 0;
+        for (i, call) in calls.into_iter().enumerate() {
+            // Some give up, whether they wait, work or are done.
+            if i % 10 == 5 {
+                call.abort();
+            }
+            failed += usize::from(call.await.is_ok_and(|answer| answer.is_err()));
+        }
+        failed
+    });
+    drop(runtime);
+    assert!(most.load(SeqCst) <= 3);
+    assert_eq!(failed, CALLS / 4);
+    let stats = fleet.stats();
+    assert_eq!((stats.in_flight, stats.failed), (0, CALLS as u64 / 4));
+    assert!(stats.succeeded >= (CALLS - CALLS / 4 - CALLS / 10) as u64);
+    let waits = stats.waits;
+    assert_eq!(waits.waited, waits.handed_off + waits.cancelled);
+}
+
+// Bodies.
+
+type Frames = VecDeque<Result<Frame<Bytes>, &'static str>>;
+
+/// Frames that are there at once, then the end; it may know when that is.
+struct Chunks {
+    frames: Frames,
+    knows_its_end: bool,
+}
+
+impl Body for Chunks {
+    type Data = Bytes;
+    type Error = &'static str;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Poll::Ready(self.frames.pop_front())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.knows_its_end && self.frames.is_empty()
+    }
+}
+
+type Held = Response<leasehold::tower::HeldBody<Chunks, Resource>>;
+
+fn data() -> Result<Frame<Bytes>, &'static str> {
+    Ok(Frame::data(Bytes::from_static(b"data")))
+}
+
+/// The response of a service that answers with this body, by status.
+fn streamed(fleet: &Fleet, status: u16, frames: Frames, knows_its_end: bool) -> Held {
+    let by_status = |result: Result<&Response<Chunks>, &Infallible>, latency| match result {
+        Ok(response) if response.status() == 429 => {
+            Outcome::RateLimited { retry_after: Duration::from_secs(60) }
+        }
+        other => ByResult.classify(other, latency),
+    };
+    let body = Mutex::new(Some(Chunks { frames, knows_its_end }));
+    let answers = service_fn(move |_: Request| {
+        let body = body.lock().unwrap().take().expect("called once");
+        ready(Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()))
+    });
+    let layer = LeaseLayer::new(fleet).hold(WithBody).classify(by_status);
+    block_on(layer.layer(answers).oneshot(1)).unwrap()
+}
+
+fn next(response: &mut Held) -> Option<Result<Frame<Bytes>, &'static str>> {
+    match Pin::new(response.body_mut()).poll_frame(&mut context()) {
+        Poll::Ready(frame) => frame,
+        Poll::Pending => panic!("all frames are there"),
+    }
+}
+
+#[test]
+fn a_body_holds_the_lease_until_its_end() {
+    let fleet = fleet(1);
+    let mut response = streamed(&fleet, 200, [data(), data()].into(), false);
+    for _ in 0..2 {
+        assert!(next(&mut response).is_some_and(|frame| frame.is_ok()));
+        assert_eq!(fleet.stats().in_flight, 1, "it does not know yet that this was the last");
+    }
+    assert!(next(&mut response).is_none());
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+    drop(response);
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_body_that_knows_its_end_returns_the_lease_with_its_last_frame() {
+    let fleet = fleet(1);
+    let mut response = streamed(&fleet, 200, [data(), data()].into(), true);
+    assert!(next(&mut response).is_some());
+    assert_eq!(fleet.stats().in_flight, 1);
+    assert!(next(&mut response).is_some());
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+    assert!(response.body().is_end_stream());
+    // An empty one holds nothing.
+    let response = streamed(&fleet, 204, Frames::new(), true);
+    assert_eq!(ends(&fleet), (2, 0, 0, 0));
+    drop(response);
+}
+
+#[test]
+fn a_body_that_fails_or_is_dropped_early_says_so() {
+    let fleet = fleet(1);
+    let mut response = streamed(&fleet, 200, [data(), Err("reset"), data()].into(), false);
+    assert!(next(&mut response).is_some());
+    assert_eq!(next(&mut response).unwrap().unwrap_err(), "reset");
+    assert_eq!(ends(&fleet), (0, 1, 0, 0), "at the failure, not at the drop");
+    drop(response);
+    drop(streamed(&fleet, 200, [data()].into(), false));
+    assert_eq!(ends(&fleet), (0, 1, 0, 1));
+    // What the head said stands.
+    drop(streamed(&fleet, 429, [data()].into(), false));
+    assert_eq!(ends(&fleet), (0, 1, 1, 1));
+}
+
+#[test]
+fn a_service_that_never_answers_holds_its_lease_as_long_as_it_is_called() {
+    let fleet = fleet(1);
+    let silent = service_fn(|_: Request| pending::<Result<(), Infallible>>());
+    let mut service = LeaseLayer::new(&fleet).layer(silent);
+    block_on(async { service.ready().await.map(drop) }).unwrap();
+    let mut call = service.call(1);
+    assert!(poll(&mut call).is_pending());
+    drop(service);
+    assert_eq!(fleet.stats().in_flight, 1);
+    drop(call);
+    assert_eq!(ends(&fleet), (0, 0, 0, 1));
+}
