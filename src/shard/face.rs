@@ -303,3 +303,6 @@ impl<R: Resource> Face<R> {
         self.available.store(available, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

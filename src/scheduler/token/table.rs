@@ -332,3 +332,6 @@ fn ticket<R: Resource>(entry: &Entry<R>) -> Option<Ticket<R>> {
         exclusive: entry.exclusive.load(Ordering::Acquire) != 0,
     })
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
