@@ -20,7 +20,10 @@ use super::{
 use crate::{
     node::quietly,
     resource::Resource,
-    scheduler::{core::Core, error::AcquireError},
+    scheduler::{
+        core::{Core, open},
+        error::AcquireError,
+    },
     shard::{Lent, NEVER},
     sync::{Arc, Timestamp},
 };
@@ -176,6 +179,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 core.lend_where(&mut |_, resource| filter.accepts(resource))
             }
             Wish::Named(named) => {
+                open(core).map_err(unless_none)?;
                 let taken = core.take_named(named.node());
                 return taken
                     .map(Units::one)
