@@ -193,11 +193,11 @@ fn deep(rows: Rows<'_>) -> Result<usize, String> {
             verdicts.lock().expect("no panic while held")[number] = Some(verdict);
             // At once: what a run has found that is then cut off is not lost.
             let _one_at_a_time = writing.lock();
-            document.write(Path::new(TABLE), &render())
+            table::write(Path::new(TABLE), &render())
         })?;
     }
     let table = render();
-    document.write(Path::new(TABLE), &table)?;
+    table::write(Path::new(TABLE), &table)?;
     let verdicts = verdicts.lock().expect("no panic while held");
     let judged = chosen.iter().filter_map(|&number| Some((&mutants[number], verdicts[number].as_ref()?)));
     let mut faults = faults(judged);
