@@ -411,8 +411,13 @@ fn list_return_renew_in_another_shard() {
     list_return_lend_elsewhere(true);
 }
 
-/// Plain memory that a revoker writes before it revokes, and a holder reads who finds that out.
-fn told(overdue: Overdue, revoke: fn(&Fleet, Token), ask: fn(&Fleet, OwnedLease<Res>, Token) -> bool) {
+/// Plain memory that a revoker writes before it revokes, and a holder reads who finds that out. The lease, if it is left, ends later:
+/// its end would order more.
+fn told(
+    overdue: Overdue,
+    revoke: fn(&Fleet, Token),
+    ask: fn(&Fleet, OwnedLease<Res>, Token) -> (bool, Option<OwnedLease<Res>>),
+) {
     model(move || {
         let (fleet, lease, token) = lent(overdue);
         fleet.clock.advance(SHORT);
@@ -425,11 +430,13 @@ fn told(overdue: Overdue, revoke: fn(&Fleet, Token), ask: fn(&Fleet, OwnedLease<
                 revoke(fleet, token);
             })
         };
-        if ask(&fleet, lease, token) {
+        let (revoked, lease) = ask(&fleet, lease, token);
+        if revoked {
             // SAFETY: as above.
             assert_eq!(cell.with(|cell| unsafe { *cell }), 1);
         }
         other.join().expect("no panic");
+        drop(lease);
         let revoked = fleet.scheduler.stats().revoked;
         settle(fleet, revoked);
     });
@@ -439,8 +446,8 @@ fn told(overdue: Overdue, revoke: fn(&Fleet, Token), ask: fn(&Fleet, OwnedLease<
 fn revoke_tells_who_asks() {
     told(
         Overdue::Report,
-        |fleet, token| drop(fleet.scheduler.revoke(token)),
-        |_, lease, _| lease.is_revoked(),
+        |fleet, token| fleet.scheduler.revoke(token).expect("nobody else ends it"),
+        |_, lease, _| (lease.is_revoked(), Some(lease)),
     );
 }
 
@@ -448,8 +455,8 @@ fn revoke_tells_who_asks() {
 fn reap_tells_who_asks() {
     told(
         Overdue::Revoke,
-        |fleet, _| assert!(fleet.scheduler.reap_overdue() < 2),
-        |_, lease, _| lease.is_revoked(),
+        |fleet, _| assert_eq!(fleet.scheduler.reap_overdue(), 1),
+        |_, lease, _| (lease.is_revoked(), Some(lease)),
     );
 }
 
@@ -460,7 +467,7 @@ fn revoke_tells_who_returns() {
         |fleet, token| drop(fleet.scheduler.revoke(token)),
         |fleet, lease, token| {
             assert_eq!(lease.into_token(), token);
-            is_revoked(&fleet.scheduler.release(token))
+            (is_revoked(&fleet.scheduler.release(token)), None)
         },
     );
 }

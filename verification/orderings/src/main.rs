@@ -27,7 +27,7 @@ mod scan;
 mod search;
 mod table;
 
-use std::{collections::BTreeSet, path::Path, process::ExitCode, sync::Mutex};
+use std::{collections::BTreeSet, path::Path, process::ExitCode, sync::Mutex, time::Instant};
 
 use models::{Bounds, Models, Outcome};
 use mutants::Mutant;
@@ -117,6 +117,7 @@ fn fast() -> Result<usize, String> {
         return Err(faults.join("\n"));
     }
     let models = build()?;
+    let started = Instant::now();
     // That a killer fails means something only if it passes when nothing is weakened.
     let killers: BTreeSet<&String> = rows()
         .filter_map(
@@ -145,7 +146,12 @@ fn fast() -> Result<usize, String> {
     if !alive.is_empty() {
         return Err(alive.join("\n"));
     }
-    println!("{} are noticed by their models, {survivors} survive for a reason", killed.len());
+    println!(
+        "{} are noticed by their {} models, {survivors} survive for a reason; {} s after the build",
+        killed.len(),
+        killers.len(),
+        started.elapsed().as_secs(),
+    );
     Ok(killed.len())
 }
 
