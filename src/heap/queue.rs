@@ -306,7 +306,7 @@ mod tests {
                     }
                 }
                 queue.check_invariants();
-                prop_assert_eq!(queue.len(), oracle.len());
+                prop_assert_eq!((queue.len(), queue.is_empty()), (oracle.len(), oracle.is_empty()));
                 prop_assert_eq!(queue.peek_min(), oracle.first().copied());
                 prop_assert_eq!(queue.peek_max(), oracle.last().copied());
                 let best: Vec<Entry> = oracle.iter().take(Best::MAX).copied().collect();

@@ -17,6 +17,8 @@ use crate::sync::{
     thread,
 };
 
+mod resizes;
+
 /// How a test spreads its keys.
 #[derive(Clone, Copy, Debug)]
 enum Spread {
@@ -187,9 +189,10 @@ fn the_table_follows_the_number_of_items() {
 #[test]
 fn a_capacity_is_kept_without_a_resize() {
     let drops = drops();
-    for items in [0, 1, 12, 13, 1_000, 5_000] {
+    for items in [0, 1, 11, 12, 13, 21, 22, 1_000, 5_000] {
         let mut map: Map<Item> = Map::with_capacity(items);
         let slots = map.statistics(&map.pin()).slots;
+        assert_eq!(slots, if items < 12 { 16 } else { (items * 32 / 21).next_power_of_two() }, "{items}");
         for key in 0..items {
             map.insert(Item::boxed(key as u32, Spread::Good, 0, &drops), &map.pin()).expect("new");
         }

@@ -205,9 +205,8 @@ impl<R: Resource> Node<R> {
     /// Publishes `new` and hands the old value to the caller, who must free it by rule 6. Home lock held.
     pub fn swap_value(&self, new: Box<Value<R>>) -> NonNull<Value<R>> {
         let old = self.value_ptr();
-        // Release: pairs with the Acquire in `value`; outcomes there. No model can tell it from Relaxed: the value was written
-        // before the lock was taken, and the fence of F1 (`shard::face`) lies in between. It stays, so that a node is published
-        // right whether or not its caller has begun to write the face.
+        // Release: pairs with the Acquire in `value`; outcomes there. The value itself is ordered by the fence of F1 (`shard::face`)
+        // as well; Release is needed for what is written after that fence, the content number, as for the state word.
         self.value.store(Box::into_raw(new), Ordering::Release);
         old
     }

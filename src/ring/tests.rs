@@ -68,6 +68,13 @@ fn the_whole_order_is_pinned() {
         ring.successors(hash).for_each(|shard| digest.write_usize(shard));
     }
     assert_eq!(digest.finish(), 6_982_531_955_142_330_383);
+    // Weights of which the light ones are met by chance now and then, but not within the attempts that are made.
+    let ring = Ring::new(&[1, 2, 4, 8, 16, 32, 64, 128], NODES).expect("valid");
+    let mut digest = AffinityHasher(0);
+    for hash in hashes(1_000) {
+        ring.successors(hash).for_each(|shard| digest.write_usize(shard));
+    }
+    assert_eq!(digest.finish(), 4_076_605_092_778_280_087);
 }
 
 #[test]

@@ -341,19 +341,32 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     }
 }
 
-/// A core that its timer's calls can find.
 #[cfg(not(any(loom, shuttle)))]
-fn share<R: Resource>(mut core: Core<R>) -> Arc<Core<R>> {
-    Arc::new_cyclic(|weak| {
-        core.waiters.know_core(weak);
-        core
-    })
+mod timed {
+    use super::{Arc, Core, Resource};
+
+    /// A core that its timer's calls can find.
+    pub fn share<R: Resource>(mut core: Core<R>) -> Arc<Core<R>> {
+        Arc::new_cyclic(|weak| {
+            core.waiters.know_core(weak);
+            core
+        })
+    }
 }
 
 #[cfg(any(loom, shuttle))]
-fn share<R: Resource>(core: Core<R>) -> Arc<Core<R>> {
-    Arc::new(core)
+mod model {
+    use super::{Arc, Core, Resource};
+
+    pub fn share<R: Resource>(core: Core<R>) -> Arc<Core<R>> {
+        Arc::new(core)
+    }
 }
+
+#[cfg(any(loom, shuttle))]
+use model::share;
+#[cfg(not(any(loom, shuttle)))]
+use timed::share;
 
 /// Room for events per shard at most.
 const MAX_EVENTS: usize = 1 << 24;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! F1's fence comes before every CAS of a state word and every swap of a value, so it orders whatever was written before the
-//! critical section for whoever reads them with Acquire: their own Release is redundant for that, and says so where it is.
+//! critical section for whoever reads them with Acquire. Their own Release orders what is written after it: the content number.
 //!
 //! Note: Relaxed, but for the pointers and the batch number, which peeks read by themselves: those are Release.
 //!
@@ -303,3 +303,6 @@ impl<R: Resource> Face<R> {
         self.available.store(available, Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

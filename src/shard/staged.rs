@@ -95,7 +95,7 @@ impl Roster {
 
     /// The number of the last batch that became visible.
     pub fn batch(&self) -> u32 {
-        // Acquire: as in `is_committed`.
+        // Acquire: as in `is_committed`. A filter's scan that begins with B4's number finds every member of that batch.
         Self::split(self.word.load(Ordering::Acquire)).0
     }
 
@@ -140,9 +140,6 @@ impl Roster {
             }
             let new = u64::from(batch) << 32 | u64::from(after);
             // Release: pairs with the Acquire in `is_committed`; outcomes there. Failure Relaxed: only the word is reused.
-            // At B4 no model can tell it from Relaxed: all links (B2) come before the fence of F1 in the last `stage`, and a
-            // reader that sees that fence finds the shard's sequence odd and waits for its lock. It stays, so that B4 does not
-            // rest on how B3 writes the face.
             match self.word.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(found) => word = found,

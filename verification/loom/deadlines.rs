@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{
     Overdue, OwnedLease, ReleaseError, Token,
-    internals::sync::{Arc, thread},
+    internals::sync::{Arc, UnsafeCell, thread},
 };
 
 use crate::{
@@ -367,4 +367,108 @@ fn list_return_lend() {
         drop(other.join().expect("no panic"));
         settle(fleet, 0);
     });
+}
+
+/// As before, but nothing else orders the two leases: one ends, one begins in another shard, and a third thread lists.
+fn list_return_lend_elsewhere(renewed: bool) {
+    model_within(1, move || {
+        let fleet = fleet(Setup { shards: 2, ..Setup::default() }, Overdue::Report);
+        fleet.scheduler.insert(fleet.resource(1)).expect("new");
+        let mut lease = fleet.scheduler.acquire_key_owned(&0).expect("a unit is free");
+        let (old, line) = (lease.token(), line!() - 1);
+        let one = spawn(&fleet, move |_| drop(lease));
+        let two = spawn(&fleet, move |fleet| {
+            fleet.clock.advance(SHORT / 2);
+            let mut lease = fleet.scheduler.acquire_key_owned(&1).expect("a unit is free");
+            if renewed {
+                lease.renew(3 * SHORT).expect("nobody ends it");
+            }
+            lease
+        });
+        for info in fleet.scheduler.leases() {
+            let is_old = info.token == old;
+            let (since, held) = (info.since.as_nanos(), info.deadline.saturating_since(info.since));
+            assert_eq!(
+                (info.key == 0, since == 0, info.call_site.line() == line),
+                (is_old, is_old, is_old),
+                "{info:?}"
+            );
+            assert!(held == SHORT || (renewed && !is_old && held == 3 * SHORT), "{info:?}");
+        }
+        one.join().expect("no panic");
+        drop(two.join().expect("no panic"));
+        settle(fleet, 0);
+    });
+}
+
+#[test]
+fn list_return_lend_in_another_shard() {
+    list_return_lend_elsewhere(false);
+}
+
+#[test]
+fn list_return_renew_in_another_shard() {
+    list_return_lend_elsewhere(true);
+}
+
+/// What a holder has found out, and the lease if that is left.
+type Answer = (bool, Option<OwnedLease<Res>>);
+
+/// Plain memory that a revoker writes before it revokes, and a holder reads who finds that out. The lease, if it is left, ends later:
+/// its end would order more.
+fn told(overdue: Overdue, revoke: fn(&Fleet, Token), ask: fn(&Fleet, OwnedLease<Res>, Token) -> Answer) {
+    model(move || {
+        let (fleet, lease, token) = lent(overdue);
+        fleet.clock.advance(SHORT);
+        let cell = Arc::new(UnsafeCell::new(0));
+        let other = {
+            let cell = Arc::clone(&cell);
+            spawn(&fleet, move |fleet| {
+                // SAFETY: who reads it has seen what comes after.
+                cell.with_mut(|cell| unsafe { *cell = 1 });
+                revoke(fleet, token);
+            })
+        };
+        let (revoked, lease) = ask(&fleet, lease, token);
+        if revoked {
+            // SAFETY: as above.
+            assert_eq!(cell.with(|cell| unsafe { *cell }), 1);
+        }
+        other.join().expect("no panic");
+        drop(lease);
+        let revoked = fleet.scheduler.stats().revoked;
+        settle(fleet, revoked);
+    });
+}
+
+#[test]
+fn revoke_tells_who_asks() {
+    told(
+        Overdue::Report,
+        |fleet, token| fleet.scheduler.revoke(token).expect("nobody else ends it"),
+        |_, lease, _| (lease.is_revoked(), Some(lease)),
+    );
+}
+
+#[test]
+fn reap_tells_who_asks() {
+    told(
+        Overdue::Revoke,
+        |fleet, _| assert_eq!(fleet.scheduler.reap_overdue(), 1),
+        |_, lease, _| (lease.is_revoked(), Some(lease)),
+    );
+}
+
+#[test]
+fn revoke_tells_who_returns() {
+    told(
+        Overdue::Report,
+        |fleet, token| {
+            let _ = fleet.scheduler.revoke(token);
+        },
+        |fleet, lease, token| {
+            assert_eq!(lease.into_token(), token);
+            (is_revoked(&fleet.scheduler.release(token)), None)
+        },
+    );
 }

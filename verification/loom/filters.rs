@@ -190,3 +190,35 @@ fn learned_from_the_roster() {
         not_one_or_three,
     );
 }
+
+/// From the roster, within the scan: the filter itself learns of the batch and takes away what was acceptable before. The number
+/// of the batch that the scan begins with is the last one to see; whoever has read it must find the members. The scan comes by the new
+/// key first, then by one that is refused, then by the one that is taken away.
+#[test]
+fn learned_within_the_scan() {
+    model_within(1, || {
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12 };
+        let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
+        let mut actor = Actor::new(&fleet, 0);
+        actor.run(&steps(&[Insert(1), Insert(3), Insert(5)]));
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[InsertBatch(0, 1)])))
+        };
+        // Plain: only this thread counts.
+        let asked = std::cell::Cell::new(0);
+        let lease = fleet.scheduler.acquire_where(|resource| {
+            asked.set(asked.get() + 1);
+            // W1 asks about the two that are refused; after them it is W2.
+            if !not_one_or_three(resource) && asked.get() > 2 && fleet.scheduler.get(&0).is_some() {
+                let _ = fleet.scheduler.exclude(&5);
+            }
+            not_one_or_three(resource)
+        });
+        lease.expect("at every instant something acceptable was eligible").check();
+        other.join().expect("no panic");
+        drop(actor);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}

@@ -19,19 +19,20 @@
 //!
 //! ```text
 //! lease                                       reaper
-//!   K1  now := clock                            P1  swap next := now + max_hold (AcqRel)
+//!   K1  now := clock                            P1  swap next := now + max_hold (Acquire)
 //!   K2  mint, with deadline now + max_hold      P2  go over all entries; take back what is overdue;
 //!                                                   least := the earliest deadline of the rest
-//!                                               P3  next := min(next, least) (AcqRel)
+//!                                               P3  next := min(next, least)
 //! renewal
 //!   K3  the entry's deadline, its word
-//!   K4  next := min(next, deadline) (AcqRel)
+//!   K4  next := min(next, deadline) (Release)
 //! ```
 //!
 //! A lease writes nothing shared but its entry: P1 leaves a moment at which any lease that P2 misses is looked for. It was missed
 //! because its K2 was not to be seen in P2, so K1 was at most the time between K1 and K2 before P1: it is found that much late, if its
-//! thread was suspended just there. A renewal may come to an earlier deadline than that: K4 before P1: P1 reads it and P2 sees K3;
-//! P1 before K4: K4's value stands.
+//! thread was suspended just there. A renewal may come to an earlier deadline than that: K4 before P1: P1 reads it, or
+//! another read-modify-write since, which passes it on, and P2 sees K3; P1 before K4: K4's value stands. Every write of `next` is a
+//! read-modify-write for that reason.
 //!
 //! What is overdue when P2 looks may have been renewed, returned or revoked when it acts: the CAS of the entry's word, which counts
 //! renewals, decides.
@@ -120,8 +121,8 @@ struct LookAgain<'a>(&'a AtomicU64);
 
 impl Drop for LookAgain<'_> {
     fn drop(&mut self) {
-        // Relaxed: a moment in the past is a hint to look, no more.
-        self.0.store(0, Ordering::Relaxed);
+        // Relaxed: a moment in the past is a hint to look, no more. Not a store: that would not pass K4 on.
+        self.0.fetch_min(0, Ordering::Relaxed);
     }
 }
 
@@ -144,8 +145,8 @@ impl<R: Resource> Core<R> {
         let Some((limits, (slot, generation))) = self.limits.as_ref().zip(held.token) else { return Ok(()) };
         let deadline = self.after(hold);
         self.tokens.renew(slot, generation, deadline)?;
-        // K4. AcqRel: outcomes in the module header.
-        let before = limits.next.fetch_min(deadline, Ordering::AcqRel);
+        // K4. Release: pairs with P1; outcomes in the module header.
+        let before = limits.next.fetch_min(deadline, Ordering::Release);
         if deadline < before && limits.revokes() {
             // Somebody who waits may sleep until the later moment.
             self.alarm(deadline);
@@ -178,8 +179,8 @@ impl<R: Resource> Core<R> {
 
     /// P1 to P3. Answers how many were revoked.
     pub fn reap(&self, limits: &Limits, now: u64) -> usize {
-        // P1. AcqRel: outcomes in the module header.
-        limits.next.swap(limits.deadline(now), Ordering::AcqRel);
+        // P1. Acquire: pairs with K4; outcomes in the module header.
+        limits.next.swap(limits.deadline(now), Ordering::Acquire);
         let again = LookAgain(&limits.next);
         let mut least = NEVER;
         let mut revoked = 0;
@@ -196,8 +197,8 @@ impl<R: Resource> Core<R> {
         }
         drop(guard);
         std::mem::forget(again);
-        // P3. AcqRel: as P1.
-        limits.next.fetch_min(least, Ordering::AcqRel);
+        // P3. Relaxed: a read-modify-write that undoes no K4 and passes it on; whoever looks next sees the entries for himself.
+        limits.next.fetch_min(least, Ordering::Relaxed);
         revoked
     }
 

@@ -208,4 +208,46 @@ mod tests {
         assert_eq!(chunk, CHUNKS - 1 + usize::from(CHUNKS == 26));
         assert!(offset < chunk_len(chunk));
     }
+
+    #[test]
+    fn the_free_list_is_never_the_same_word_again() {
+        // So that whoever has read it before others took from it and gave back does not take it for unchanged.
+        let entries = Entries::<crate::Entry<u32, u32, ()>>::new();
+        let mut seen = std::collections::HashSet::from([entries.free.load(Ordering::Relaxed)]);
+        let (first, entry) = entries.take();
+        entries.give_back(first, entry);
+        assert!(seen.insert(entries.free.load(Ordering::Relaxed)));
+        for _ in 0..1_000 {
+            let (slot, entry) = entries.take();
+            assert_eq!(slot, first, "it is used again");
+            assert!(seen.insert(entries.free.load(Ordering::Relaxed)), "taken");
+            entries.give_back(slot, entry);
+            assert!(seen.insert(entries.free.load(Ordering::Relaxed)), "given back");
+        }
+        assert_eq!(entries.used(), 0..1);
+    }
+
+    #[test]
+    fn what_was_given_back_last_is_taken_first_and_each_once() {
+        let entries = Entries::<crate::Entry<u32, u32, ()>>::new();
+        let taken: Vec<u32> = (0..200).map(|_| entries.take().0).collect();
+        assert_eq!(taken, Vec::from_iter(0..200));
+        for slot in [3, 190, 64] {
+            entries.give_back(slot, entries.get(slot).expect("its chunk is there"));
+        }
+        let again: Vec<u32> = (0..4).map(|_| entries.take().0).collect();
+        assert_eq!(again, [64, 190, 3, 200]);
+    }
+
+    #[test]
+    fn an_entry_is_found_if_its_chunk_is_there() {
+        let entries = Entries::<crate::Entry<u32, u32, ()>>::new();
+        assert!(entries.get(0).is_none());
+        let (slot, entry) = entries.take();
+        assert!(entries.get(slot).is_some_and(|found| std::ptr::eq(found, entry)));
+        assert!(entries.get(FIRST - 1).is_some());
+        for index in [FIRST, FIRST << 3, u32::MAX >> 1, u32::MAX] {
+            assert!(entries.get(index).is_none(), "{index}");
+        }
+    }
 }

@@ -10,10 +10,10 @@
 //!                                              RETURNED g, REVOKED g -----+
 //!
 //! M1  take an index: pop the free list, or the next unused one (a new chunk is allocated if need be)
-//! M2  store node, value and, if leases are recorded, when and by whom (Release, for those who look)
+//! M2  store node, value and, if leases are recorded, when and by whom (Release what those who look rely on)
 //! M3  word := LIVE g (Release)                      the token is (index, g)
 //! R1  load word (Acquire); another generation: stale; REVOKED: said so; nothing is touched
-//! R2  load node and value; then CAS the word out of LIVE g (AcqRel)
+//! R2  load node and value; then CAS the word out of LIVE g (Release)
 //!                                                   the one winner returns the unit; linearization point
 //! R4  if the word is FREE now: push the index onto the free list (Release)
 //! ```
@@ -125,10 +125,10 @@ impl<R: Resource> Tokens<R> {
     /// M1..M3. `guarded` if the guard lives on beside the token.
     pub fn mint(&self, ticket: Ticket<R>, guarded: bool, terms: Option<Terms>) -> Token {
         let (slot, entry) = self.entries.take();
-        // Release, here and below: pairs with L3.
+        // Release, here and below: pairs with L3. Relaxed for two that those who look leave alone: M3 orders them, see `ticket`.
         entry.node.store(ticket.node.as_ptr(), Ordering::Release);
-        entry.value.store(ticket.value.as_ptr(), Ordering::Release);
-        entry.exclusive.store(u32::from(ticket.exclusive), Ordering::Release);
+        entry.value.store(ticket.value.as_ptr(), Ordering::Relaxed);
+        entry.exclusive.store(u32::from(ticket.exclusive), Ordering::Relaxed);
         let mut recorded_at = std::ptr::null();
         if let Some(Terms { since, deadline, site }) = terms {
             entry.since.store(since, Ordering::Release);
@@ -163,9 +163,10 @@ impl<R: Resource> Tokens<R> {
             let to = if from.generation() == generation { step(from) } else { None };
             let Some(to) = to else { return Err(refusal(from, generation)) };
             let ticket = ticket(entry);
-            // AcqRel: Release orders R2's loads, and the new deadline of a renewal, before it; Acquire as in R1. Failure Acquire: the
-            // word found is used as R1's.
-            match entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire) {
+            // Release: orders R2's loads, the new deadline of a renewal, and what a revoker did before, for whoever reads it. No
+            // Acquire: it replaces the very word that was read with Acquire, for none comes back. Failure Acquire: the word found
+            // is used as R1's.
+            match entry.compare_exchange(from, to, Ordering::Release, Ordering::Acquire) {
                 Ok(()) => return Ok((from, to, ticket)),
                 Err(found) => from = found,
             }
@@ -213,8 +214,8 @@ impl<R: Resource> Tokens<R> {
     /// One attempt from the word that was seen. A word does not come back while its lease is out: renewals are numbered.
     fn change_seen(&self, out: &Out<R>, to: Option<Word>) -> bool {
         let Some((entry, to)) = self.entries.get(out.slot).zip(to) else { return false };
-        // AcqRel: as in `step`. Failure Relaxed: nothing is made of it.
-        entry.compare_exchange(out.word, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // Release: as in `step`; L2 was the Acquire. Failure Relaxed: nothing is made of it.
+        entry.compare_exchange(out.word, to, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// The guard ends. `Ok`: the unit is the caller's to return; else somebody else has done that. The entry is free.
@@ -327,8 +328,12 @@ fn refusal(found: Word, generation: u32) -> ReleaseError {
 fn ticket<R: Resource>(entry: &Entry<R>) -> Option<Ticket<R>> {
     Some(Ticket {
         node: stored(&entry.node)?,
-        value: stored(&entry.value)?,
-        // Acquire: as in `stored`.
-        exclusive: entry.exclusive.load(Ordering::Acquire) != 0,
+        // Relaxed, these two: the Acquire of the word lets us see M2's, and nothing is made of them unless the CAS that follows
+        // succeeds, whose Release keeps the next M2's from being read here.
+        value: NonNull::new(entry.value.load(Ordering::Relaxed))?,
+        exclusive: entry.exclusive.load(Ordering::Relaxed) != 0,
     })
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -111,6 +111,7 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
         // What this state has shown already stands.
         ["all"] => choose(&|mutant| entry(mutant).is_none_or(|entry| entry.state != settings.state)),
         ["again"] => choose(&|mutant| entry(mutant).is_none() || survived(mutant)),
+        ["late"] => choose(&|mutant| entry(mutant).is_some_and(|entry| entry.outcome == Outcome::TimedOut)),
         ["rest"] => choose(&|mutant| entry(mutant).is_none()),
         ["only", text] => choose(&|mutant| mutant.key().contains(text)),
         ["models", text] => {
@@ -129,7 +130,8 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
         }
         _ => {
             return Err(
-                "usage: mutants deep | all | again | rest | only TEXT | models TEXT | table | left".into()
+                "usage: mutants deep | all | again | late | rest | only TEXT | models TEXT | table | left"
+                    .into(),
             );
         }
     };

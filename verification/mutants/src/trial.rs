@@ -174,7 +174,20 @@ fn over(status: &ExitStatus) -> bool {
     matches!(status.signal(), Some(SIGXCPU | SIGKILL))
 }
 
-/// Waits for the end, at most so long; then there is one by force, and no answer.
+/// So many times the limit for one that runs all the time: on a busy machine it has hardly run.
+const LATEST: u32 = 20;
+
+/// Whether a thread of the process is ready to run: it may be slow, but it does not wait for what never comes.
+fn runs(process: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.into_iter().any(|thread| {
+        let status = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+    })
+}
+
+/// Waits for the end, at most so long; then there is one by force, and no answer. One that runs has longer: its processor time
+/// is limited apart.
 fn wait(child: &mut Child, limit: Duration) -> Fallible<Option<ExitStatus>> {
     let started = Instant::now();
     let mut pause = Duration::from_micros(500);
@@ -182,7 +195,7 @@ fn wait(child: &mut Child, limit: Duration) -> Fallible<Option<ExitStatus>> {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if started.elapsed() > limit {
+        if started.elapsed() > limit && !(runs(child.id()) && started.elapsed() < limit * LATEST) {
             child.kill()?;
             child.wait()?;
             return Ok(None);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! orderings fast            the table in docs/verification.md is that of the source, and every killer in it still kills
+//! orderings open            computes the rows that the table lacks, and those of survivors without a reason
 //! orderings deep [WHAT]     computes the table anew, or its rows that contain WHAT; fails if it has changed
 //! ```
 //!
@@ -26,7 +27,7 @@ mod scan;
 mod search;
 mod table;
 
-use std::{collections::BTreeSet, path::Path, process::ExitCode};
+use std::{collections::BTreeSet, path::Path, process::ExitCode, sync::Mutex, time::Instant};
 
 use models::{Bounds, Models, Outcome};
 use mutants::Mutant;
@@ -40,9 +41,10 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let checked = match arguments[..] {
         ["fast"] => fast(),
-        ["deep"] => deep(""),
-        ["deep", what] => deep(what),
-        _ => Err("usage: orderings fast | deep [WHAT]".to_owned()),
+        ["deep"] => deep(Rows::All),
+        ["deep", what] => deep(Rows::Containing(what)),
+        ["open"] => deep(Rows::Open),
+        _ => Err("usage: orderings fast | open | deep [WHAT]".to_owned()),
     };
     match checked {
         Ok(0) => {
@@ -115,6 +117,7 @@ fn fast() -> Result<usize, String> {
         return Err(faults.join("\n"));
     }
     let models = build()?;
+    let started = Instant::now();
     // That a killer fails means something only if it passes when nothing is weakened.
     let killers: BTreeSet<&String> = rows()
         .filter_map(
@@ -143,29 +146,69 @@ fn fast() -> Result<usize, String> {
     if !alive.is_empty() {
         return Err(alive.join("\n"));
     }
-    println!("{} are noticed by their models, {survivors} survive for a reason", killed.len());
+    println!(
+        "{} are noticed by their {} models, {survivors} survive for a reason; {} s after the build",
+        killed.len(),
+        killers.len(),
+        started.elapsed().as_secs(),
+    );
     Ok(killed.len())
 }
 
-fn deep(what: &str) -> Result<usize, String> {
+/// Which rows are computed.
+#[derive(Clone, Copy)]
+enum Rows<'a> {
+    All,
+    Containing(&'a str),
+    /// Those that are not there yet, and survivors without a reason.
+    Open,
+}
+
+impl Rows<'_> {
+    fn contain(self, mutant: &Mutant, recorded: Option<&Verdict>) -> bool {
+        match self {
+            Rows::All => true,
+            Rows::Containing(what) => mutant.cells.iter().any(|cell| cell.contains(what)),
+            Rows::Open => match recorded {
+                None => true,
+                Some(Verdict::Killed { .. }) => mutant.reason.is_some(),
+                Some(_) => mutant.reason.is_none(),
+            },
+        }
+    }
+}
+
+fn deep(rows: Rows<'_>) -> Result<usize, String> {
     let (mutants, document) = prepare()?;
-    let models = build()?;
-    let search = Search::begin(&models)?;
-    let wanted = |mutant: &Mutant| mutant.cells.iter().any(|cell| cell.contains(what));
-    let verdicts = parallel(&mutants, |mutant| {
-        let recorded = document.verdict(mutant);
-        if wanted(mutant) { search.judge(mutant, recorded).map(Some) } else { Ok(recorded.cloned()) }
-    })?;
-    let rows =
-        || mutants.iter().zip(&verdicts).filter_map(|(mutant, verdict)| Some((mutant, verdict.as_ref()?)));
-    let table = table::render(rows());
-    let mut faults = faults(rows().filter(|(mutant, _)| wanted(mutant)));
+    let wanted: Vec<bool> =
+        mutants.iter().map(|mutant| rows.contain(mutant, document.verdict(mutant))).collect();
+    let recorded: Vec<Option<Verdict>> =
+        mutants.iter().map(|mutant| document.verdict(mutant).cloned()).collect();
+    let verdicts = Mutex::new(recorded.clone());
+    let render = || {
+        let verdicts = verdicts.lock().expect("no panic while held");
+        table::render(mutants.iter().zip(&*verdicts).filter_map(|(mutant, it)| Some((mutant, it.as_ref()?))))
+    };
+    let chosen: Vec<usize> = (0..mutants.len()).filter(|&number| wanted[number]).collect();
+    if !chosen.is_empty() {
+        let models = build()?;
+        let search = Search::begin(&models, Path::new("target/orderings/reached"))?;
+        let writing = Mutex::new(());
+        parallel(&chosen, |&number| {
+            let verdict = search.judge(&mutants[number], recorded[number].as_ref())?;
+            verdicts.lock().expect("no panic while held")[number] = Some(verdict);
+            // At once: what a run has found that is then cut off is not lost.
+            let _one_at_a_time = writing.lock();
+            table::write(Path::new(TABLE), &render())
+        })?;
+    }
+    let table = render();
+    table::write(Path::new(TABLE), &table)?;
+    let verdicts = verdicts.lock().expect("no panic while held");
+    let judged = chosen.iter().filter_map(|&number| Some((&mutants[number], verdicts[number].as_ref()?)));
+    let mut faults = faults(judged);
     if !document.says(&table) {
-        document.write(Path::new(TABLE), &table)?;
         faults.push(format!("the table in {TABLE} has changed; it is written anew"));
     }
-    if !faults.is_empty() {
-        return Err(faults.join("\n"));
-    }
-    Ok(mutants.iter().filter(|mutant| wanted(mutant)).count())
+    if faults.is_empty() { Ok(chosen.len()) } else { Err(faults.join("\n")) }
 }

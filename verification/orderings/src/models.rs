@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -63,6 +64,13 @@ impl Models {
         });
         fs::create_dir_all(logs).map_err(|error| error.to_string())?;
         Ok(Models { program: program.ok_or("cargo names no program")?, logs: logs.to_owned() })
+    }
+
+    /// A number for what the program is: the same source is the same program.
+    pub fn print(&self) -> Result<u64, String> {
+        let mut hasher = DefaultHasher::new();
+        fs::read(&self.program).map_err(|error| error.to_string())?.hash(&mut hasher);
+        Ok(hasher.finish())
     }
 
     /// The names of all models.

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -38,10 +40,29 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Runs every model as it is written: it must pass, and tells what it reaches.
-    pub fn begin(models: &'a Models) -> Result<Self, String> {
+    /// Runs every model as it is written: it must pass, and tells what it reaches. What `file` says of the same program
+    /// stands.
+    pub fn begin(models: &'a Models, file: &Path) -> Result<Self, String> {
+        let print = models.print()?;
+        let mut known = match recall(file, print) {
+            Some(known) => known,
+            None => {
+                let known = Self::measure(models)?;
+                fs::write(file, noted(&known, print)).map_err(|error| error.to_string())?;
+                known
+            }
+        };
+        if known.iter().all(|model| model.reached.is_empty()) {
+            return Err("no model reaches any ordering".to_owned());
+        }
+        known.sort_by_key(|model| model.took);
+        let budget = std::env::var("ORDERINGS_BUDGET").ok().and_then(|seconds| seconds.parse().ok());
+        Ok(Search { models, known, budget: Duration::from_secs(budget.unwrap_or(60)) })
+    }
+
+    fn measure(models: &Models) -> Result<Vec<Known>, String> {
         let names = models.names()?;
-        let mut known = parallel(&names, |name| {
+        parallel(&names, |name| {
             let start = Instant::now();
             match models.run(name, None, Bounds { preemptions: 2, seconds: 2 })? {
                 Outcome::Passed { reached } => {
@@ -49,13 +70,7 @@ impl<'a> Search<'a> {
                 }
                 outcome => Err(format!("{name} with nothing weakened: {outcome:?}")),
             }
-        })?;
-        if known.iter().all(|model| model.reached.is_empty()) {
-            return Err("no model reaches any ordering".to_owned());
-        }
-        known.sort_by_key(|model| model.took);
-        let budget = std::env::var("ORDERINGS_BUDGET").ok().and_then(|seconds| seconds.parse().ok());
-        Ok(Search { models, known, budget: Duration::from_secs(budget.unwrap_or(60)) })
+        })
     }
 
     /// Tries the recorded killer first, then every model that reaches the site.
@@ -114,6 +129,33 @@ impl<'a> Search<'a> {
         );
         Ok(Verdict::Survived)
     }
+}
+
+/// What is known of the models, as text: the program, then a line for each.
+fn noted(known: &[Known], print: u64) -> String {
+    let mut text = format!("{print}\n");
+    for Known { name, took, reached } in known {
+        let reached: Vec<String> = reached.iter().map(usize::to_string).collect();
+        text.push_str(&format!("{name} {} {}\n", took.as_micros(), reached.join(",")));
+    }
+    text
+}
+
+/// The reverse; `None` if it is not there, or of another program.
+fn recall(file: &Path, print: u64) -> Option<Vec<Known>> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines();
+    if lines.next()?.parse() != Ok(print) {
+        return None;
+    }
+    let line = |line: &str| {
+        let mut parts = line.split(' ');
+        let (name, took) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+        let reached = parts.next()?.split(',').filter(|number| !number.is_empty());
+        let reached = reached.map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        Some(Known { name, took: Duration::from_micros(took), reached })
+    };
+    lines.map(line).collect()
 }
 
 /// Applies `f` to all items, on as many threads as `ORDERINGS_JOBS` says, or as there are processors.

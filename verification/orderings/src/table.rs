@@ -19,28 +19,23 @@ pub enum Verdict {
     NeverRun,
 }
 
-/// The text around the table, and the verdicts in it by the first cells of their rows.
+/// The table, and the verdicts in it by the first cells of their rows.
 pub struct Document {
-    before: String,
     table: String,
-    after: String,
     verdicts: BTreeMap<String, Verdict>,
 }
 
 impl Document {
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
-        let Some((before, (table, after))) = parts else {
-            return Err(format!("{}: no table between its markers", path.display()));
-        };
+        let (_, table, _) = parts(&text, path)?;
         let mut verdicts = BTreeMap::new();
         for row in table.lines().skip(2) {
             let Some((key, verdict)) = row.rsplit_once(" | ") else { continue };
             let verdict = verdict.trim_end_matches(" |");
             verdicts.extend(parse(verdict).map(|verdict| (key.to_owned(), verdict)));
         }
-        Ok(Document { before: before.to_owned(), table: table.to_owned(), after: after.to_owned(), verdicts })
+        Ok(Document { table: table.to_owned(), verdicts })
     }
 
     /// The verdict in the row of this mutant.
@@ -52,11 +47,22 @@ impl Document {
     pub fn says(&self, table: &str) -> bool {
         self.table == table
     }
+}
 
-    pub fn write(&self, path: &Path, table: &str) -> Result<(), String> {
-        let text = [&self.before, BEGIN, table, END, &self.after].concat();
-        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-    }
+/// Puts this table into the document, whatever else has been written there meanwhile.
+pub fn write(path: &Path, table: &str) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let (before, _, after) = parts(&text, path)?;
+    let text = [before, BEGIN, table, END, after].concat();
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What is before the table, the table, what is after it.
+fn parts<'a>(text: &'a str, path: &Path) -> Result<(&'a str, &'a str, &'a str), String> {
+    let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)));
+    let (before, (table, after)) =
+        parts.ok_or_else(|| format!("{}: no table between its markers", path.display()))?;
+    Ok((before, table, after))
 }
 
 /// The table with these verdicts.

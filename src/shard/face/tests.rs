@@ -1,0 +1,71 @@
+use super::*;
+
+type Face = super::Face<crate::Entry<u32, u32, ()>>;
+
+fn change(face: &Face) {
+    face.begin_write();
+    face.end_write(u64::MAX, ptr::null_mut(), NEVER, ptr::null_mut(), None);
+}
+
+#[test]
+fn each_change_leaves_another_number_and_shows_while_it_goes_on() {
+    let face = Face::new();
+    let mut last = face.begin_read().expect("nothing goes on");
+    for _ in 0..10 {
+        face.begin_write();
+        assert_eq!(face.begin_read(), None, "a change is going on");
+        assert_ne!(face.end_read(), last, "who began before it sees it");
+        face.end_write(u64::MAX, ptr::null_mut(), NEVER, ptr::null_mut(), None);
+        let now = face.begin_read().expect("nothing goes on");
+        assert!(now > last, "it only grows: sums of several are compared");
+        assert_eq!(face.end_read(), now);
+        last = now;
+    }
+}
+
+#[test]
+fn the_content_number_grows_with_each_touch_and_with_nothing_else() {
+    let face = Face::new();
+    for number in 0..10 {
+        assert_eq!(face.content(), number);
+        change(&face);
+        assert_eq!(face.content(), number);
+        face.touch_content();
+    }
+}
+
+#[test]
+fn what_is_written_is_shown() {
+    let face = Face::new();
+    let shown = |face: &Face| {
+        let pointer = |pointer: &AtomicPtr<Node<_>>| pointer.load(Ordering::Relaxed).addr();
+        (
+            (pointer(face.best()), face.earliest(), pointer(face.first_due())),
+            (face.staged(), face.staged_rank(), pointer(face.staged_best())),
+        )
+    };
+    let node = |address| ptr::without_provenance_mut::<Node<_>>(address);
+    assert_eq!(shown(&face), ((0, NEVER, 0), (0, u64::MAX, 0)));
+    face.begin_write();
+    face.end_write(3, node(8), 7, node(16), Some(Staged { batch: 5, rank: 4, best: node(24) }));
+    assert_eq!(shown(&face), ((8, 7, 16), (5, 4, 24)));
+    assert_eq!(face.best_rank(), None, "nobody is eligible");
+    face.add_standing(Standing::Eligible, 1);
+    assert_eq!(face.best_rank(), Some(3));
+    // A change that leaves the run alone.
+    change(&face);
+    assert_eq!(shown(&face), ((0, NEVER, 0), (5, 4, 24)));
+    face.raise_slots(9);
+    assert_eq!(face.slots(), 9);
+    face.change_available(0, 6);
+    face.change_available(4, 1);
+    assert_eq!(face.available(), 3);
+    face.shift(Standing::Eligible, Standing::Cooling);
+    assert_eq!(
+        (face.standing(Standing::Eligible), face.standing(Standing::Cooling), face.members()),
+        (0, 1, 1)
+    );
+    face.tally(Count::Lent);
+    face.tally(Count::Lent);
+    assert_eq!((face.count(Count::Lent), face.count(Count::Returned)), (2, 0));
+}
