@@ -178,7 +178,9 @@ impl<R: Resource> Core<R> {
     /// P1 to P3. Answers how many were revoked.
     pub fn reap(&self, limits: &Limits, now: u64) -> usize {
         // P1. AcqRel: outcomes in the module header.
-        limits.next.swap(limits.deadline(now), Ordering::AcqRel);
+        let next = limits.deadline(now);
+        // At the end of time there is no later moment, and no later lease either.
+        limits.next.swap(if next > now { next } else { NEVER }, Ordering::AcqRel);
         let again = LookAgain(&limits.next);
         let mut least = NEVER;
         let mut revoked = 0;

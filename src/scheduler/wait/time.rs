@@ -147,10 +147,17 @@ impl<R: Resource> Core<R> {
     pub fn tick(&self) -> u64 {
         let now = self.now();
         let mut work = Work::new();
-        // Relaxed: a hint, as in `thaw_due`; who misses a deadline that is noted right now is told by its noter.
-        while self.earliest.load(Ordering::Relaxed) <= now {
+        loop {
+            // Relaxed: a hint, as in `thaw_due`; who misses a deadline that is noted right now is told by its noter.
+            let earliest = self.earliest.load(Ordering::Relaxed);
+            // "Never" is not due at the end of time either.
+            if earliest == NEVER || earliest > now {
+                break;
+            }
             self.thaw_for(now, true, &mut work);
         }
+        // Before user code may panic in what follows.
+        self.run(work);
         let holders = self.tick_holders(now);
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
@@ -158,7 +165,6 @@ impl<R: Resource> Core<R> {
                 waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
             });
         }
-        self.run(work);
         holders.min(self.next_due()).min(self.waiters.queue().first_deadline())
     }
 

@@ -1,0 +1,184 @@
+//! Waiting where it is easily got wrong: callbacks that panic or call back, clocks at their end, limits, timers.
+//!
+//! Cost: a few seconds.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, unsafe_code)]
+
+use std::{
+    collections::VecDeque,
+    future::{Future, IntoFuture},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::{
+    Builder, Capacity, Entry, Fairness, ManualClock, Overdue, Resource, Scheduler, ThreadTimer, Timer,
+    Timestamp, WaitError,
+};
+
+type Fleet = Scheduler<Entry<u32, u32, u32>>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A fleet with a clock that is moved by hand.
+fn fleet(
+    settings: impl FnOnce(Builder<Entry<u32, u32, u32>>) -> Builder<Entry<u32, u32, u32>>,
+    resources: u32,
+) -> (Fleet, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = settings(Fleet::builder().shards(2).clock(Arc::clone(&clock))).build().unwrap();
+    for key in 0..resources {
+        fleet.insert(Entry::new(key, key, 0)).unwrap();
+    }
+    (fleet, clock)
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    poll_with(future, Waker::noop())
+}
+
+fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
+fn waiting<F: Future + Unpin>(mut future: F) -> F {
+    assert!(poll(&mut future).is_pending(), "nothing is free");
+    future
+}
+
+fn done<F: Future + Unpin>(future: &mut F) -> F::Output {
+    match poll(future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("still waiting"),
+    }
+}
+
+/// Runs it in a thread of its own; fails if it does not end.
+#[track_caller]
+fn ends(what: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        what();
+        let _ = tell.send(());
+    });
+    match told.recv_timeout(Duration::from_secs(20)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+/// A timer whose calls are made by hand.
+#[derive(Default)]
+struct HandTimer(Mutex<VecDeque<(Duration, Box<dyn FnOnce() + Send>)>>);
+
+impl Timer for HandTimer {
+    fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
+        self.0.lock().unwrap().push_back((after, call));
+    }
+}
+
+impl HandTimer {
+    fn calls(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// Makes the oldest call.
+    fn call(&self) -> bool {
+        let call = self.0.lock().unwrap().pop_front();
+        call.map(|(_, call)| call()).is_some()
+    }
+}
+
+#[test]
+fn the_end_of_time_is_a_moment() {
+    ends(|| {
+        let (fleet, clock) = fleet(|builder| builder, 1);
+        let _lease = fleet.acquire().unwrap();
+        let mut late = waiting(fleet.request().timeout(Duration::MAX).into_future());
+        let mut never = waiting(fleet.acquire_async());
+        clock.advance_to(Timestamp::MAX);
+        let _ = fleet.tick();
+        assert!(matches!(done(&mut late), Err(WaitError::TimedOut { .. })));
+        assert!(poll(&mut never).is_pending());
+        fleet.cool(&0, SECOND).unwrap();
+        let _ = fleet.tick();
+    });
+}
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+// Wakers.
+
+type Act = Box<dyn Fn() + Send + Sync>;
+
+/// A waker that does something when it is cloned, and when it is dropped.
+struct Odd {
+    on_clone: Act,
+    on_drop: Act,
+}
+
+// SAFETY: the data is an `Arc<Odd>`, of which each function takes, gives or borrows one count as the contract says.
+static ODD: RawWakerVTable = RawWakerVTable::new(
+    |data| unsafe {
+        ((*data.cast::<Odd>()).on_clone)();
+        Arc::increment_strong_count(data.cast::<Odd>());
+        RawWaker::new(data, &ODD)
+    },
+    |data| unsafe { Arc::decrement_strong_count(data.cast::<Odd>()) },
+    |_| {},
+    |data| unsafe {
+        let odd = Arc::from_raw(data.cast::<Odd>());
+        (odd.on_drop)();
+    },
+);
+
+fn odd(on_clone: impl Fn() + Send + Sync + 'static, on_drop: impl Fn() + Send + Sync + 'static) -> Waker {
+    let odd = Arc::new(Odd { on_clone: Box::new(on_clone), on_drop: Box::new(on_drop) });
+    // SAFETY: as above.
+    unsafe { Waker::from_raw(RawWaker::new(Arc::into_raw(odd).cast(), &ODD)) }
+}
+
+fn boom() {
+    std::panic::resume_unwind(Box::new("boom"));
+}
+
+// Panics of others, while somebody's work is left.
+
+/// Its rank is computed by user code that may panic.
+struct Touchy(u32, Arc<AtomicBool>);
+
+impl Resource for Touchy {
+    type Key = u32;
+    type Priority = u32;
+
+    fn key(&self) -> u32 {
+        self.0
+    }
+
+    fn priority(&self, _: u32) -> u32 {
+        if self.1.swap(false, SeqCst) {
+            boom();
+        }
+        0
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity::Limited(2)
+    }
+}
+
+// Drains wait as well.
