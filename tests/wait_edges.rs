@@ -112,6 +112,30 @@ fn the_end_of_time_is_a_moment() {
     });
 }
 
+#[test]
+fn a_second_attempt_has_a_deadline_as_well() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) = fleet(|builder| builder.fairness(Fairness::Throughput).timer(with), 1);
+    let lease = fleet.acquire().unwrap();
+    let mut short = waiting(fleet.request().class(0).timeout(SECOND).into_future());
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut long = fleet.request().class(1).timeout(3 * SECOND).into_future();
+    assert!(poll_with(&mut long, &waker).is_pending());
+    // It is woken, and somebody else is faster.
+    drop(lease);
+    assert_eq!(bell.0.load(SeqCst), 1);
+    let _lease = fleet.acquire().unwrap();
+    clock.advance(SECOND);
+    while timer.call() {}
+    assert!(matches!(done(&mut short), Err(WaitError::TimedOut { .. })));
+    assert!(poll_with(&mut long, &waker).is_pending());
+    clock.advance(2 * SECOND);
+    while timer.call() {}
+    assert_eq!(bell.0.load(SeqCst), 2, "the deadline wakes it");
+}
+
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -119,6 +143,37 @@ impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
+}
+
+#[test]
+fn a_timer_takes_back_what_is_overdue_for_a_thread() {
+    let fleet = Fleet::builder()
+        .timer(ThreadTimer::new().unwrap())
+        .max_hold(Duration::from_millis(30))
+        .overdue(Overdue::Revoke)
+        .build()
+        .unwrap();
+    fleet.insert(Entry::new(0, 0, 0)).unwrap();
+    std::mem::forget(fleet.acquire().unwrap());
+    drop(fleet.acquire_timeout(Duration::from_secs(5)).expect("taken back"));
+}
+
+#[test]
+fn a_far_moment_is_asked_for_once() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) = fleet(|builder| builder.timer(with), 1);
+    let lease = fleet.acquire().unwrap();
+    let _far = waiting(fleet.request().timeout(3_600 * SECOND).into_future());
+    for _ in 0..100 {
+        let _near = waiting(fleet.request().timeout(SECOND).into_future());
+        clock.advance(SECOND);
+        // The near one's call.
+        let near = timer.0.lock().unwrap().pop_back();
+        near.unwrap().1();
+    }
+    assert!(timer.calls() <= 2, "{} calls for one moment", timer.calls());
+    drop(lease);
 }
 
 // Wakers.
@@ -179,6 +234,36 @@ impl Resource for Touchy {
     fn capacity(&self) -> Capacity {
         Capacity::Limited(2)
     }
+}
+
+#[test]
+fn a_timer_goes_on_after_a_panic() {
+    let (timer, clock) = (Arc::new(HandTimer::default()), Arc::new(ManualClock::new()));
+    let armed = Arc::new(AtomicBool::new(false));
+    let fleet = Scheduler::<Touchy>::builder()
+        .shards(1)
+        .clock(Arc::clone(&clock))
+        .timer(Arc::clone(&timer))
+        .max_hold(SECOND)
+        .overdue(Overdue::Revoke)
+        .build()
+        .unwrap();
+    fleet.insert(Touchy(0, Arc::clone(&armed))).unwrap();
+    let _lost = [fleet.acquire().unwrap().into_token(), fleet.acquire().unwrap().into_token()];
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut never = fleet.request().matching(|_| false).timeout(2 * SECOND).into_future();
+    assert!(poll_with(&mut never, &waker).is_pending());
+    armed.store(true, SeqCst);
+    clock.advance(SECOND);
+    for _ in 0..5 {
+        let _ = catch_unwind(AssertUnwindSafe(|| timer.call()));
+    }
+    clock.advance(SECOND);
+    for _ in 0..5 {
+        let _ = catch_unwind(AssertUnwindSafe(|| timer.call()));
+    }
+    assert_eq!(bell.0.load(SeqCst), 1, "its deadline has come");
 }
 
 // Drains wait as well.

@@ -122,6 +122,12 @@ impl Drains {
         Some(mem::replace(&mut waiting.bell, bell))
     }
 
+    /// Whether anybody waits.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn any(&self) -> bool {
+        !self.book().waiting.is_empty()
+    }
+
     /// How many wait.
     #[cfg(any(test, loom, shuttle, feature = "internals"))]
     pub fn waiting(&self) -> usize {

@@ -261,14 +261,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if looks {
             self.look_for(&waiter);
         }
-        let core = &*self.core;
-        if !waiter.is_thread {
-            // Relaxed: a deadline that is noted later finds us in the queue.
-            let first = core.next_due().min(deadline);
-            if first != NEVER {
-                core.alarm(first);
-            }
-        }
+        self.core.tell_time(&waiter);
         None
     }
 
@@ -338,6 +331,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                     queue.insert(&waiter, take_filter(&mut self.wish));
                 }
                 self.look_for(&waiter);
+                self.core.tell_time(&waiter);
                 None
             }
             Ok(Err(Some(error))) => {

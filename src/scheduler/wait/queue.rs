@@ -3,6 +3,8 @@
 //! Three indexes: waiters that take anything, those for one resource, those with a filter; the first of a resource's
 //! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::collections::BTreeSet;
 use std::{
     collections::BTreeMap,
     ops::{Deref, DerefMut},
@@ -171,8 +173,11 @@ pub struct Queue<R: Resource> {
     threads: BTreeMap<Order, Arc<Waiter<R>>>,
     /// The thread that looks after the time for all.
     keeper: Option<Arc<Waiter<R>>>,
-    /// The moment that the keeper or a timer is set for.
+    /// The moment that the keeper is set for.
     pub set_for: u64,
+    /// The moments for which the timer has been asked to call and has not.
+    #[cfg(not(any(loom, shuttle)))]
+    calls: BTreeSet<u64>,
     pub pace: Pace,
 }
 
@@ -218,6 +223,8 @@ impl<R: Resource> Queue<R> {
             threads: BTreeMap::new(),
             keeper: None,
             set_for: NEVER,
+            #[cfg(not(any(loom, shuttle)))]
+            calls: BTreeSet::new(),
             pace: Pace::default(),
         }
     }
@@ -481,6 +488,18 @@ impl<R: Resource> Queue<R> {
     /// The first deadline that somebody else than its waiter must look after.
     pub fn first_deadline(&self) -> u64 {
         self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
+    }
+
+    /// Whether the timer must be asked for this moment: it will not call by then anyway.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn expect_call(&mut self, moment: u64) -> bool {
+        self.calls.first().is_none_or(|&first| moment < first) && self.calls.insert(moment)
+    }
+
+    /// The timer has called, or will not.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn called(&mut self, moment: u64) {
+        self.calls.remove(&moment);
     }
 
     /// The thread that looks after the time, if one does.
