@@ -176,6 +176,39 @@ fn a_far_moment_is_asked_for_once() {
     drop(lease);
 }
 
+#[test]
+fn what_is_due_comes_before_a_timeout() {
+    // A task that is polled late.
+    let (fleet, clock) = fleet(|builder| builder, 1);
+    fleet.acquire().unwrap().release_after(SECOND);
+    let mut task = waiting(fleet.request().timeout(2 * SECOND).into_future());
+    clock.advance(3 * SECOND);
+    drop(done(&mut task).expect("free for two seconds"));
+    // A newcomer behind one who waits, who has no time at all.
+    fleet.acquire().unwrap().release_after(SECOND);
+    let mut first = waiting(fleet.acquire_async());
+    clock.advance(SECOND);
+    let mut second = fleet.acquire_async();
+    assert!(poll(&mut second).is_pending());
+    let lease = done(&mut first).expect("whoever polls looks at the time");
+    drop(lease);
+    drop(done(&mut second).unwrap());
+}
+
+#[test]
+fn who_names_a_resource_takes_back_what_is_overdue() {
+    let (fleet, clock) = fleet(|builder| builder.max_hold(SECOND).overdue(Overdue::Revoke), 1);
+    std::mem::forget(fleet.acquire().unwrap());
+    clock.advance(SECOND);
+    let lease = fleet.acquire_key_timeout(&0, Duration::ZERO).expect("overdue");
+    std::mem::forget(lease);
+    let _first = waiting(fleet.acquire_key_async(&0));
+    drop(_first);
+    clock.advance(SECOND);
+    let mut task = fleet.acquire_key_async(&0);
+    drop(done(&mut task).expect("overdue"));
+}
+
 // Wakers.
 
 type Act = Box<dyn Fn() + Send + Sync>;

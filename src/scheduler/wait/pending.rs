@@ -18,7 +18,7 @@ use super::{
     waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
 };
 use crate::{
-    node::quietly,
+    node::{Standing, quietly},
     resource::Resource,
     scheduler::{
         core::{Core, open},
@@ -123,6 +123,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if let Some(ended) = self.check(Some(waker)) {
             return Poll::Ready(self.end(ended));
         }
+        if self.core.catch_up()
+            && let Some(ended) = self.check(Some(waker))
+        {
+            return Poll::Ready(self.end(ended));
+        }
         let deadline = self.waiter().deadline;
         if deadline != NEVER && self.core.now() >= deadline {
             let ended = self.time_out();
@@ -146,7 +151,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             if until != NEVER {
                 let now = self.core.now();
                 if waiter.deadline <= now {
-                    let ended = self.time_out();
+                    // What was due before may be for us.
+                    let ended = if self.core.catch_up() { self.check(None) } else { None };
+                    let ended = ended.unwrap_or_else(|| self.time_out());
                     return self.end(ended);
                 }
                 if until <= now {
@@ -180,7 +187,12 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
             Wish::Named(named) => {
                 open(core).map_err(unless_none)?;
-                let taken = core.take_named(named.node());
+                let mut taken = core.take_named(named.node());
+                if taken.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
+                    && core.reap_for_more()
+                {
+                    taken = core.take_named(named.node());
+                }
                 return taken
                     .map(Units::one)
                     .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
