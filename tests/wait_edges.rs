@@ -300,3 +300,25 @@ fn a_timer_goes_on_after_a_panic() {
 }
 
 // Drains wait as well.
+
+#[test]
+fn a_drain_takes_back_what_is_overdue() {
+    let settings = || Fleet::builder().max_hold(Duration::from_millis(30)).overdue(Overdue::Revoke);
+    let fleet = settings().build().unwrap();
+    fleet.insert(Entry::new(0, 0, 0)).unwrap();
+    std::mem::forget(fleet.acquire().unwrap());
+    assert!(fleet.drain_all_timeout(Duration::from_secs(5)).is_drained());
+    // As a task, with a timer.
+    let fleet = settings().timer(ThreadTimer::new().unwrap()).build().unwrap();
+    fleet.insert(Entry::new(0, 0, 0)).unwrap();
+    std::mem::forget(fleet.acquire().unwrap());
+    let bell = Arc::new(Bell::default());
+    let mut drain = fleet.drain_all_async();
+    assert!(poll_with(&mut drain, &Waker::from(Arc::clone(&bell))).is_pending());
+    let start = Instant::now();
+    while bell.0.load(SeqCst) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "nobody rings");
+        thread::yield_now();
+    }
+    assert!(done(&mut drain).is_drained());
+}

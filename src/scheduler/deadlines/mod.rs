@@ -224,11 +224,14 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// Takes back, or counts, what is overdue, if it is time to look.
+    pub fn reap_overdue(&self, now: u64) -> usize {
+        self.limits.as_ref().map_or(0, |limits| self.reap_due(limits, now))
+    }
+
     /// What [`Scheduler::tick`](crate::Scheduler::tick) does for leases and drains. Answers when to come again.
     pub fn tick_holders(&self, now: u64) -> u64 {
-        if let Some(limits) = &self.limits {
-            let _ = self.reap_due(limits, now);
-        }
+        let _ = self.reap_overdue(now);
         self.drains.tick(now).min(self.next_reap())
     }
 }
