@@ -209,6 +209,65 @@ fn who_names_a_resource_takes_back_what_is_overdue() {
     drop(done(&mut task).expect("overdue"));
 }
 
+#[test]
+fn idle_time_is_not_the_pace() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 1);
+    let hand_over = |pause: Duration| {
+        let lease = fleet.acquire().unwrap();
+        let mut task = waiting(fleet.acquire_async());
+        clock.advance(pause);
+        drop(lease);
+        drop(done(&mut task).unwrap());
+    };
+    for _ in 0..10 {
+        hand_over(SECOND);
+    }
+    // Nobody comes for a day.
+    clock.advance(86_400 * SECOND);
+    hand_over(SECOND);
+    let lease = fleet.acquire().unwrap();
+    let mut task = fleet.request().timeout(10 * SECOND).into_future();
+    assert!(poll(&mut task).is_pending(), "it takes a second");
+    drop(lease);
+}
+
+#[test]
+fn a_slow_time_is_forgotten() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 1);
+    for _ in 0..10 {
+        let lease = fleet.acquire().unwrap();
+        let mut task = waiting(fleet.acquire_async());
+        clock.advance(1_000 * SECOND);
+        drop(lease);
+        drop(done(&mut task).unwrap());
+    }
+    let mut shed = 0;
+    for _ in 0..100 {
+        let lease = fleet.acquire().unwrap();
+        let mut task = fleet.request().timeout(10 * SECOND).into_future();
+        if poll(&mut task).is_ready() {
+            shed += 1;
+        }
+        clock.advance(SECOND);
+        drop(lease);
+    }
+    assert!(shed < 50, "all are shed: so the pace is never measured again ({shed})");
+}
+
+#[test]
+fn who_need_not_wait_is_not_refused() {
+    for (waiters, shed) in [(1, false), (usize::MAX, true)] {
+        let (fleet, _) = fleet(|builder| builder.max_waiters(waiters).shed_late(shed), 3);
+        let _lease = fleet.acquire_key(&0).unwrap();
+        let _waits = waiting(fleet.acquire_key_async(&0));
+        drop(fleet.acquire_timeout(Duration::ZERO).expect("two are free"));
+        drop(fleet.acquire_key_timeout(&1, Duration::ZERO).expect("free"));
+        drop(fleet.acquire_where_timeout(|entry| entry.key == 2, Duration::ZERO).expect("free"));
+        drop(fleet.acquire_many_timeout(2, Duration::ZERO).expect("free"));
+        assert_eq!((fleet.stats().waits.refused, fleet.stats().waits.shed), (0, 0));
+    }
+}
+
 // Wakers.
 
 type Act = Box<dyn Fn() + Send + Sync>;

@@ -207,20 +207,19 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     #[inline]
     fn begin(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
         // Nobody overtakes those who wait already, but in a race to read this word.
-        if self.core.waiters.gate().is_free() || !self.core.waiters.is_strict() {
+        let tries = self.core.waiters.gate().is_free() || !self.core.waiters.is_strict();
+        if tries || matches!(self.wish, Wish::Refused(_)) {
             match self.try_now() {
                 Ok(units) => return Some(Ok(units)),
                 Err(Some(error)) => return Some(Err(error)),
                 Err(None) => {}
             }
-        } else if let Wish::Refused(error) = &self.wish {
-            return Some(Err(error.clone()));
         }
-        self.register(waker)
+        self.register(waker, tries)
     }
 
     #[cold]
-    fn register(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+    fn register(&mut self, waker: Option<&Waker>, has_tried: bool) -> Option<Ended<R>> {
         let core = &*self.core;
         let now = core.now();
         let deadline = match self.until {
@@ -241,27 +240,18 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         };
         // Before the mutex is taken: user code.
         let waker = waker.cloned();
-        let rules = &core.waiters.rules;
         let (waiter, looks) = {
             let mut queue = core.waiters.queue();
             if queue.is_closed {
                 return Some(Err(WaitError::Closed));
             }
-            let waiting = queue.len();
-            if waiting >= rules.max {
+            let refusal = core.waiters.rules.refuse(&queue, self.class, now, deadline);
+            if let Some(refusal) = refusal {
                 drop(queue);
-                core.waiters.counts.refused();
-                return Some(Err(WaitError::QueueFull { waiting, max: rules.max }));
+                return Some(self.turn_away(refusal, has_tried));
             }
-            if rules.shed_late && deadline != NEVER {
-                let expected = queue.pace.expect(queue.ahead_of(self.class) + 1);
-                let left = deadline.saturating_sub(now);
-                if left == 0 || expected.is_some_and(|expected| expected > left) {
-                    drop(queue);
-                    core.waiters.counts.shed();
-                    let expected = Duration::from_nanos(expected.unwrap_or(0));
-                    return Some(Err(WaitError::Shed { expected, left: Duration::from_nanos(left) }));
-                }
+            if queue.waiting() == 0 {
+                queue.pace.start(now);
             }
             let order = queue.arrive(self.class);
             let waiter = Arc::new(Waiter::new(want, order, self.class, deadline, now, waker));
@@ -275,6 +265,24 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         }
         self.core.tell_time(&waiter);
         None
+    }
+
+    /// It is not let in. What nobody who waits has wanted may be free all the same: it is had as by a passer-by.
+    fn turn_away(&mut self, refusal: WaitError, has_tried: bool) -> Ended<R> {
+        if !has_tried {
+            match self.try_now() {
+                Ok(units) => return Ok(units),
+                Err(Some(error)) => return Err(error),
+                Err(None) => {}
+            }
+        }
+        let counts = &self.core.waiters.counts;
+        if matches!(refusal, WaitError::Shed { .. }) {
+            counts.shed()
+        } else {
+            counts.refused()
+        }
+        Err(refusal)
     }
 
     fn look_for(&self, waiter: &Arc<Waiter<R>>) {

@@ -165,6 +165,8 @@ pub struct Queue<R: Resource> {
     arrivals: u64,
     ageing: u32,
     len: usize,
+    /// Those who were woken to try for themselves, and may come back.
+    away: usize,
     classes: [u32; 256],
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
@@ -189,6 +191,11 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// The first of a line waits since now: the time before, when nobody wanted anything, says nothing.
+    pub fn start(&mut self, now: u64) {
+        self.last = Some(now);
+    }
+
     /// Something is handed over now.
     pub fn tick(&mut self, now: u64) {
         if let Some(last) = self.last.replace(now) {
@@ -216,6 +223,7 @@ impl<R: Resource> Queue<R> {
             arrivals: 0,
             ageing,
             len: 0,
+            away: 0,
             classes: [0; 256],
             is_closed: false,
             task_deadlines: BTreeMap::new(),
@@ -229,8 +237,19 @@ impl<R: Resource> Queue<R> {
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.len
+    /// How many wait, those included who were woken to try for themselves.
+    pub fn waiting(&self) -> usize {
+        self.len + self.away
+    }
+
+    /// Whoever has just left the queue may come back.
+    pub fn goes_away(&mut self) {
+        self.away += 1;
+    }
+
+    /// It has come back, or will not.
+    pub fn is_back(&mut self) {
+        self.away -= 1;
     }
 
     /// Those who wait in this class and above.
