@@ -268,6 +268,25 @@ fn who_need_not_wait_is_not_refused() {
     }
 }
 
+#[test]
+fn those_woken_to_try_count_as_waiting() {
+    let (fleet, _) = fleet(|builder| builder.max_waiters(2).fairness(Fairness::Throughput), 1);
+    let mut lease = Some(fleet.acquire().unwrap());
+    let mut waits = VecDeque::from([waiting(fleet.acquire_async()), waiting(fleet.acquire_async())]);
+    let mut admitted = 0;
+    for _ in 0..20 {
+        // Wakes one of them, and takes what it was woken for.
+        drop(lease.take());
+        lease = Some(fleet.acquire().unwrap());
+        let mut more = fleet.acquire_async();
+        if poll(&mut more).is_pending() {
+            admitted += 1;
+            waits.push_back(more);
+        }
+    }
+    assert_eq!(admitted, 0);
+}
+
 // Wakers.
 
 type Act = Box<dyn Fn() + Send + Sync>;
@@ -301,6 +320,34 @@ fn odd(on_clone: impl Fn() + Send + Sync + 'static, on_drop: impl Fn() + Send + 
 
 fn boom() {
     std::panic::resume_unwind(Box::new("boom"));
+}
+
+#[test]
+fn a_waker_that_panics_when_cloned_after_a_nudge() {
+    let (fleet, _) = fleet(|builder| builder.fairness(Fairness::Throughput), 1);
+    let armed = Arc::new(AtomicBool::new(false));
+    let is_armed = Arc::clone(&armed);
+    let waker = odd(
+        move || {
+            if is_armed.load(SeqCst) {
+                boom();
+            }
+        },
+        || {},
+    );
+    let lease = fleet.acquire().unwrap();
+    let mut task = fleet.acquire_async();
+    assert!(poll_with(&mut task, &waker).is_pending());
+    drop(lease);
+    let lease = fleet.acquire().unwrap();
+    armed.store(true, SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| poll_with(&mut task, &waker).is_pending())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(task))).is_ok(), "a drop that panics ends the process");
+    drop(lease);
+    let waits = fleet.stats().waits;
+    assert_eq!(waits.waited, waits.failed + waits.cancelled);
+    assert_eq!(fleet.stats().in_flight, 0);
+    armed.store(false, SeqCst);
 }
 
 // Panics of others, while somebody's work is left.

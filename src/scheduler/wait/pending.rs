@@ -330,7 +330,15 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if let Wish::Matching(filter) = &mut self.wish {
             *filter = waiter.take_filter();
         }
-        let tried = catch_unwind(AssertUnwindSafe(|| self.try_now()));
+        // The new waker is cloned in here as well: it is user code.
+        let tried = catch_unwind(AssertUnwindSafe(|| match self.try_now() {
+            Err(None) => Err((None, waker.cloned())),
+            Err(Some(error)) => Err((Some(error), None)),
+            Ok(units) => Ok(units),
+        }));
+        if !matches!(tried, Ok(Err((None, _)))) {
+            self.core.waiters.queue().is_back();
+        }
         match tried {
             Ok(Ok(units)) => {
                 // What it was woken for is still there, if it has taken something else.
@@ -339,10 +347,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 }
                 Some(Ok(units))
             }
-            Ok(Err(None)) => {
+            Ok(Err((None, waker))) => {
                 waiter.wait_again(waker);
                 {
                     let mut queue = self.core.waiters.queue();
+                    queue.is_back();
                     if queue.is_closed {
                         drop(queue);
                         let _ = waiter.give_up();
@@ -354,7 +363,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 self.core.tell_time(&waiter);
                 None
             }
-            Ok(Err(Some(error))) => {
+            Ok(Err((Some(error), _))) => {
                 self.core.pass_nudge();
                 Some(Err(error))
             }
@@ -375,6 +384,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 Err(WaitError::TimedOut { waited })
             }
             GivenUp::TooLate(Look::Nudged(_)) => {
+                self.core.waiters.queue().is_back();
                 self.core.pass_nudge();
                 Err(WaitError::TimedOut { waited })
             }
@@ -447,7 +457,10 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Drop for Pending<C, R> {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {
                 GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
-                GivenUp::TooLate(Look::Nudged(_)) => self.core.pass_nudge(),
+                GivenUp::TooLate(Look::Nudged(_)) => {
+                    self.core.waiters.queue().is_back();
+                    self.core.pass_nudge();
+                }
                 // A payload nobody hears is user code.
                 GivenUp::TooLate(found) => drop(quietly(|| drop(found))),
             }

@@ -310,13 +310,11 @@ impl<R: Resource> Waiter<R> {
     }
 
     /// Back to the queue after a nudge in vain. The caller holds no mutex; the waiter is in no queue.
-    pub fn wait_again(&self, waker: Option<&Waker>) {
-        let waker = waker.cloned();
+    pub fn wait_again(&self, waker: Option<Waker>) {
         let mut cell = self.cell();
         cell.phase = Phase::Waiting;
-        let old = mem::replace(&mut cell.waker, waker);
-        drop(cell);
-        drop(old);
+        // There is no old one: it was taken to wake the waiter.
+        cell.waker = waker;
     }
 
     /// Sleeps until something happens, or `limit` is over. May wake for nothing.
