@@ -287,6 +287,14 @@ fn those_woken_to_try_count_as_waiting() {
     assert_eq!(admitted, 0);
 }
 
+#[test]
+fn closed_is_closed_for_all() {
+    let (fleet, _) = fleet(|builder| builder, 1);
+    fleet.close();
+    assert_eq!(done(&mut fleet.acquire_many_async(0)).map(drop), Err(WaitError::Closed));
+    assert_eq!(done(&mut fleet.acquire_key_async(&7)).map(drop), Err(WaitError::Closed));
+}
+
 // Wakers.
 
 type Act = Box<dyn Fn() + Send + Sync>;

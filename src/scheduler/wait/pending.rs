@@ -197,8 +197,14 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                     .map(Units::one)
                     .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
             }
-            Wish::Many(count) => return try_many(core, *count),
-            Wish::Refused(error) => return Err(Some(error.clone())),
+            Wish::Many(count) => {
+                open(core).map_err(unless_none)?;
+                return try_many(core, *count);
+            }
+            Wish::Refused(error) => {
+                open(core).map_err(unless_none)?;
+                return Err(Some(error.clone()));
+            }
         };
         lent.map(Units::one).map_err(unless_none)
     }
