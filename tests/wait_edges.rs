@@ -358,6 +358,56 @@ fn a_waker_that_panics_when_cloned_after_a_nudge() {
     armed.store(false, SeqCst);
 }
 
+#[test]
+fn a_waker_that_panics_when_dropped_loses_nothing() {
+    let (fleet, _) = fleet(|builder| builder, 1);
+    let fleet = Arc::new(fleet);
+    let lease = Arc::new(Mutex::new(Some(fleet.acquire_owned().unwrap())));
+    let armed = Arc::new(AtomicBool::new(true));
+    let (returns, is_armed) = (Arc::clone(&lease), Arc::clone(&armed));
+    // The hand-off comes while it is being cloned.
+    let waker = odd(
+        move || drop(returns.lock().unwrap().take()),
+        move || {
+            if is_armed.load(SeqCst) {
+                boom();
+            }
+        },
+    );
+    let mut task = waiting(fleet.acquire_async());
+    let polled = catch_unwind(AssertUnwindSafe(|| poll_with(&mut task, &waker)));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(task)));
+    drop(polled);
+    armed.store(false, SeqCst);
+    drop(waker);
+    assert_eq!(fleet.stats().in_flight, 0, "the unit comes back");
+}
+
+#[test]
+fn a_drain_whose_waker_panics_when_dropped_keeps_nothing() {
+    let (fleet, _) = fleet(|builder| builder, 1);
+    let lease = fleet.acquire().unwrap();
+    let armed = Arc::new(AtomicBool::new(true));
+    let is_armed = Arc::clone(&armed);
+    let waker = odd(
+        || {},
+        move || {
+            if is_armed.load(SeqCst) {
+                boom();
+            }
+        },
+    );
+    let mut drain = fleet.drain_async(&0).unwrap();
+    assert!(poll_with(&mut drain, &waker).is_pending());
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(drain)));
+    armed.store(false, SeqCst);
+    fleet.remove(&0).unwrap();
+    drop(lease);
+    assert!(dropped.is_ok());
+    #[cfg(feature = "internals")]
+    assert_eq!(fleet.check_invariants().leaving, 0);
+}
+
 // Panics of others, while somebody's work is left.
 
 /// Its rank is computed by user code that may panic.

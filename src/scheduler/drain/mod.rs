@@ -72,6 +72,7 @@ pub use report::{DrainReport, Outstanding};
 
 use self::bell::Bell;
 use crate::{
+    node::quietly,
     shard::NEVER,
     sync::{Mutex, MutexGuard},
 };
@@ -140,8 +141,8 @@ impl Drains {
         let left = book.waiting.iter().position(|waiting| waiting.id == id);
         let left = left.map(|index| book.waiting.swap_remove(index));
         drop(book);
-        // A waker is user code.
-        drop(left);
+        // A waker is user code, and this is inside a `Drop`.
+        let _ = quietly(|| drop(left));
     }
 
     /// T2 and T3. The caller holds no lock.

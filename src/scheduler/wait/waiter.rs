@@ -303,9 +303,13 @@ impl<R: Resource> Waiter<R> {
         let new = Some(waker.clone());
         let mut cell = self.cell();
         let found = cell.take();
-        let old = mem::replace(&mut cell.waker, new);
+        let useless = match found {
+            Look::Waiting => mem::replace(&mut cell.waker, new),
+            _ => new,
+        };
         drop(cell);
-        drop(old);
+        // A panic must not take along what was found.
+        let _ = quietly(|| drop(useless));
         found
     }
 
@@ -358,6 +362,16 @@ impl<R: Resource> Waiter<R> {
         // Relaxed: set under the queue's mutex while the waiter was queued; whoever has taken it out since, and told us so, has
         // held that mutex later.
         self.keeps_time.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: Resource> Drop for Waiter<R> {
+    /// A waker that was not needed, and a payload that nobody has heard, are user code; and this may be the thread of somebody who
+    /// has a unit in hand.
+    fn drop(&mut self) {
+        let cell = self.cell.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let left = (cell.waker.take(), mem::replace(&mut cell.phase, Phase::Gone));
+        let _ = quietly(|| drop(left));
     }
 }
 
