@@ -463,6 +463,27 @@ fn a_timer_goes_on_after_a_panic() {
     assert_eq!(bell.0.load(SeqCst), 1, "its deadline has come");
 }
 
+#[test]
+fn statistics_never_tell_of_more_ends_than_waits() {
+    let (fleet, _) = fleet(|builder| builder, 1);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let lease = fleet.acquire().unwrap();
+            for _ in 0..300_000 {
+                drop(waiting(fleet.acquire_async()));
+            }
+            drop(lease);
+            over.store(true, SeqCst);
+        });
+        while !over.load(SeqCst) {
+            let waits = fleet.stats().waits;
+            let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
+            assert!(waits.waited >= ended, "{} waited, {ended} ended", waits.waited);
+        }
+    });
+}
+
 // Drains wait as well.
 
 #[test]

@@ -427,9 +427,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
         core.waiters.counts.ended(ending);
-        if ending == Ending::HandedOff
-            && let Some(now) = quietly(|| core.now())
-        {
+        if ending == Ending::HandedOff {
+            // A clock that panics does not make it one fewer.
+            let now = quietly(|| core.now()).unwrap_or(waiter.since);
             core.waiters.counts.took(now.saturating_sub(waiter.since));
         }
         if waiter.is_timekeeper() {
