@@ -484,6 +484,30 @@ fn statistics_never_tell_of_more_ends_than_waits() {
     });
 }
 
+/// A unit is offered to everybody with a filter, but nobody is passed over again for each that is asked: sixteen times the waiters
+/// are sixteen times the work, not 256 times.
+#[test]
+fn many_filters_that_say_no() {
+    let (fleet, _) = fleet(|builder| builder, 1);
+    let _lease = fleet.acquire().unwrap();
+    let mut tasks = Vec::new();
+    let mut cost = |count: usize| {
+        while tasks.len() < count {
+            tasks.push(waiting(fleet.acquire_where_async(|_| false)));
+        }
+        let once = || {
+            let start = Instant::now();
+            fleet.insert(Entry::new(1, 0, 0)).unwrap();
+            let cost = start.elapsed();
+            fleet.remove(&1).unwrap();
+            cost
+        };
+        (0..10).map(|_| once()).min().unwrap()
+    };
+    let (few, many) = (cost(1_000), cost(16_000));
+    assert!(many < 80 * few, "{few:?} for 1,000, {many:?} for 16,000");
+}
+
 // Drains wait as well.
 
 #[test]

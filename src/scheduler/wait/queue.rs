@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::{
     collections::BTreeMap,
-    ops::{Deref, DerefMut},
+    ops::{Bound, Deref, DerefMut},
 };
 
 use super::{
@@ -375,9 +375,20 @@ impl<R: Resource> Queue<R> {
             first = Some((order, Place::Keyed(node, order)));
         }
         let bound = first.map_or(Order::LAST, |(order, _)| order);
-        for (&order, picky) in self.picky.range_mut(..bound) {
+        // Not from the first one on: all that were asked before would be passed over again each time. One that has said yes may
+        // be among them, if it was being asked by others when its turn came.
+        let accepted = search.accepted.filter(|&order| order <= search.cursor && order < bound);
+        let accepted = accepted.and_then(|order| self.picky.get_key_value(&order));
+        if let Some((&order, Picky { filter: Some(_), .. })) = accepted {
+            return Next::Taker(Place::Picky(order));
+        }
+        if search.cursor >= bound {
+            return first.map_or(Next::Nobody, |(_, place)| Next::Taker(place));
+        }
+        let rest = (Bound::Excluded(search.cursor), Bound::Excluded(bound));
+        for (&order, picky) in self.picky.range_mut(rest) {
             let accepted = search.accepted == Some(order);
-            if !accepted && (picky.ticket <= search.since || order <= search.cursor) {
+            if !accepted && picky.ticket <= search.since {
                 continue;
             }
             if picky.filter.is_none() {
