@@ -531,3 +531,24 @@ fn a_drain_takes_back_what_is_overdue() {
     }
     assert!(done(&mut drain).is_drained());
 }
+
+/// Those who collect several units come one after another, and one who waits for a certain resource stands before them.
+#[test]
+fn a_name_is_not_overtaken_by_collectors() {
+    let (fleet, _) = fleet(|builder| builder, 3);
+    let mut leases = fleet.acquire_many(3).unwrap();
+    leases.sort_by_key(|lease| *lease.key());
+    let mut named = waiting(fleet.acquire_key_async(&0));
+    let mut odd = waiting(fleet.acquire_where_async(|entry| entry.key == 0));
+    let mut many =
+        VecDeque::from([waiting(fleet.acquire_many_async(2)), waiting(fleet.acquire_many_async(2))]);
+    // The last one has a part before 0 comes back.
+    drop(leases.pop());
+    drop(leases.remove(0));
+    drop(done(&mut named).expect("it came first"));
+    drop(done(&mut odd).expect("it came second"));
+    drop(leases);
+    for mut many in many.drain(..) {
+        drop(done(&mut many).unwrap());
+    }
+}

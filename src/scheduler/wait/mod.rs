@@ -87,8 +87,9 @@
 //! a waiter is overtaken by later arrivals only if they are of a higher class, d classes above it, and then by fewer than
 //! `d x ageing` of them: those that arrive less than `d x ageing` after it. So nobody starves.
 //!
-//! `acquire_many` collects. From its first unit on it stands before everybody, so that at most one waiter holds a part and
-//! wants more: no two wait for each other.
+//! `acquire_many` collects. From its first unit on it stands before all others that take anything, so that at most one waiter holds a
+//! part and wants more: no two wait for each other. Not before those who want one resource, or have a filter, and come before it in
+//! order: a sequence of collectors would overtake them for ever.
 //!
 //! # Filters
 //!

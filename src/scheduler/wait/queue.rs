@@ -153,7 +153,7 @@ pub type Left<R> = (Arc<Waiter<R>>, Option<Filter<R>>);
 /// All who wait.
 pub struct Queue<R: Resource> {
     open: BTreeMap<Order, Open<R>>,
-    /// Has got a part of its units, and stands before everybody.
+    /// Has got a part of its units, and stands before all others in `open`.
     collector: Option<Open<R>>,
     /// By the node's address.
     keyed: BTreeMap<(usize, Order), Arc<Waiter<R>>>,
@@ -364,10 +364,12 @@ impl<R: Resource> Queue<R> {
 
     /// H4: the first in order that wants the resource, or may want it.
     pub fn next(&mut self, node: usize, search: &Search) -> Next<R> {
-        if self.collector.is_some() {
-            return Next::Taker(Place::Collector);
-        }
-        let mut first = self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order)));
+        // Whoever collects stands before all that take anything, but in its own place among the others: those who wait for this very
+        // resource, or for one like it, are overtaken by those before them only.
+        let mut first = match &self.collector {
+            Some(open) => Some((open.waiter.order, Place::Collector)),
+            None => self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order))),
+        };
         let mut keyed = self.keyed.range((node, Order::FIRST)..=(node, Order::LAST));
         if let Some((&(_, order), _)) = keyed.next()
             && first.is_none_or(|(before, _)| order < before)
