@@ -258,7 +258,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// Whether a request is refused with [`WaitError::Shed`](super::WaitError::Shed), instead of waiting in vain, if it cannot meet
     /// its deadline: because that is past, or because those of its class and above who wait already, and itself, would take longer
-    /// at the mean interval of recent hand-offs. Default: no.
+    /// at the mean interval of recent hand-offs. The first of its class and above is let in whatever the pace, unless its deadline is
+    /// past: so a bad time ends. Default: no.
     pub fn shed_late(mut self, shed: bool) -> Self {
         self.rules.shed_late = shed;
         self

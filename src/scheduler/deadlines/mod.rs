@@ -180,7 +180,9 @@ impl<R: Resource> Core<R> {
     /// P1 to P3. Answers how many were revoked.
     pub fn reap(&self, limits: &Limits, now: u64) -> usize {
         // P1. Acquire: pairs with K4; outcomes in the module header.
-        limits.next.swap(limits.deadline(now), Ordering::Acquire);
+        let next = limits.deadline(now);
+        // At the end of time there is no later moment, and no later lease either.
+        limits.next.swap(if next > now { next } else { NEVER }, Ordering::Acquire);
         let again = LookAgain(&limits.next);
         let mut least = NEVER;
         let mut revoked = 0;
@@ -224,11 +226,14 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// Takes back, or counts, what is overdue, if it is time to look.
+    pub fn reap_overdue(&self, now: u64) -> usize {
+        self.limits.as_ref().map_or(0, |limits| self.reap_due(limits, now))
+    }
+
     /// What [`Scheduler::tick`](crate::Scheduler::tick) does for leases and drains. Answers when to come again.
     pub fn tick_holders(&self, now: u64) -> u64 {
-        if let Some(limits) = &self.limits {
-            let _ = self.reap_due(limits, now);
-        }
+        let _ = self.reap_overdue(now);
         self.drains.tick(now).min(self.next_reap())
     }
 }

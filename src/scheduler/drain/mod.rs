@@ -72,6 +72,7 @@ pub use report::{DrainReport, Outstanding};
 
 use self::bell::Bell;
 use crate::{
+    node::quietly,
     shard::NEVER,
     sync::{Mutex, MutexGuard},
 };
@@ -122,6 +123,12 @@ impl Drains {
         Some(mem::replace(&mut waiting.bell, bell))
     }
 
+    /// Whether anybody waits.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn any(&self) -> bool {
+        !self.book().waiting.is_empty()
+    }
+
     /// How many wait.
     #[cfg(any(test, loom, shuttle, feature = "internals"))]
     pub fn waiting(&self) -> usize {
@@ -134,8 +141,8 @@ impl Drains {
         let left = book.waiting.iter().position(|waiting| waiting.id == id);
         let left = left.map(|index| book.waiting.swap_remove(index));
         drop(book);
-        // A waker is user code.
-        drop(left);
+        // A waker is user code, and this is inside a `Drop`.
+        let _ = quietly(|| drop(left));
     }
 
     /// T2 and T3. The caller holds no lock.

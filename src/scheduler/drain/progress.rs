@@ -164,7 +164,13 @@ impl<R: Resource> Drain<R> {
             if now >= deadline {
                 break;
             }
-            sleeper.sleep((deadline != NEVER).then(|| Duration::from_nanos(deadline - now)));
+            // Nobody else may look: what drains is not asked for.
+            if self.core.next_reap() <= now {
+                let _ = self.core.reap_overdue(now);
+                continue;
+            }
+            let until = deadline.min(self.core.next_reap());
+            sleeper.sleep((until != NEVER).then(|| Duration::from_nanos(until.saturating_sub(now))));
         }
         self.report()
     }
@@ -222,6 +228,7 @@ impl<R: Resource> Future for Drain<R> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let drain = self.get_mut();
         if !drain.advance(|| Bell::Task(context.waker().clone())) {
+            drain.core.tell_drain();
             return Poll::Pending;
         }
         Poll::Ready(DrainReport { outstanding: Vec::new(), undrained: mem::take(&mut drain.fleet.undrained) })

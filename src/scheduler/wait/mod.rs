@@ -87,8 +87,9 @@
 //! a waiter is overtaken by later arrivals only if they are of a higher class, d classes above it, and then by fewer than
 //! `d x ageing` of them: those that arrive less than `d x ageing` after it. So nobody starves.
 //!
-//! `acquire_many` collects. From its first unit on it stands before everybody, so that at most one waiter holds a part and
-//! wants more: no two wait for each other.
+//! `acquire_many` collects. From its first unit on it stands before all others that take anything, so that at most one waiter holds a
+//! part and wants more: no two wait for each other. Not before those who want one resource, or have a filter, and come before it in
+//! order: a sequence of collectors would overtake them for ever.
 //!
 //! # Filters
 //!
@@ -139,7 +140,7 @@ pub use time::Timer;
 #[cfg(not(any(loom, shuttle)))]
 pub use timer::ThreadTimer;
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use self::{
     queue::{Queue, QueueGuard},
@@ -151,6 +152,7 @@ use super::core::Core;
 use crate::sync::Weak;
 use crate::{
     resource::Resource,
+    shard::NEVER,
     sync::{
         CachePadded, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -182,6 +184,28 @@ pub struct Rules {
 impl Default for Rules {
     fn default() -> Self {
         Rules { fairness: Fairness::default(), ageing: 32, max: usize::MAX, shed_late: false }
+    }
+}
+
+impl Rules {
+    /// Why somebody is not let into the queue.
+    fn refuse<R: Resource>(&self, queue: &Queue<R>, class: u8, now: u64, deadline: u64) -> Option<WaitError> {
+        let waiting = queue.waiting();
+        if waiting >= self.max {
+            return Some(WaitError::QueueFull { waiting, max: self.max });
+        }
+        if !self.shed_late || deadline == NEVER {
+            return None;
+        }
+        let ahead = queue.ahead_of(class);
+        let expected = queue.pace.expect(ahead + 1);
+        let left = deadline.saturating_sub(now);
+        // The first in line is let in whatever the pace was: if nobody were, it would never be measured again.
+        let is_late = left == 0 || (ahead > 0 && expected.is_some_and(|expected| expected > left));
+        is_late.then(|| WaitError::Shed {
+            expected: Duration::from_nanos(expected.unwrap_or(0)),
+            left: Duration::from_nanos(left),
+        })
     }
 }
 

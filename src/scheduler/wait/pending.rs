@@ -18,7 +18,7 @@ use super::{
     waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
 };
 use crate::{
-    node::quietly,
+    node::{Standing, quietly},
     resource::Resource,
     scheduler::{
         core::{Core, open},
@@ -139,7 +139,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     #[cold]
     fn poll_slowly(&mut self, waker: &Waker, has_tried: bool) -> Poll<Ended<R>> {
         if matches!(self.state, State::Fresh) {
-            let ended = if has_tried { self.register(Some(waker)) } else { self.begin(Some(waker)) };
+            let ended = if has_tried { self.register(Some(waker), true) } else { self.begin(Some(waker)) };
             if let Some(ended) = ended {
                 return Poll::Ready(self.end(ended));
             }
@@ -149,6 +149,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
 
     fn poll_again(&mut self, waker: &Waker) -> Poll<Ended<R>> {
         if let Some(ended) = self.check(Some(waker)) {
+            return Poll::Ready(self.end(ended));
+        }
+        if self.core.catch_up()
+            && let Some(ended) = self.check(Some(waker))
+        {
             return Poll::Ready(self.end(ended));
         }
         let deadline = self.waiter().deadline;
@@ -174,7 +179,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             if until != NEVER {
                 let now = self.core.now();
                 if waiter.deadline <= now {
-                    let ended = self.time_out();
+                    // What was due before may be for us.
+                    let ended = if self.core.catch_up() { self.check(None) } else { None };
+                    let ended = ended.unwrap_or_else(|| self.time_out());
                     return self.end(ended);
                 }
                 if until <= now {
@@ -208,13 +215,24 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
             Wish::Named(named) => {
                 open(core).map_err(unless_none)?;
-                let taken = core.take_named(named.node());
+                let mut taken = core.take_named(named.node());
+                if taken.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
+                    && core.reap_for_more()
+                {
+                    taken = core.take_named(named.node());
+                }
                 return taken
                     .map(Units::one)
                     .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
             }
-            Wish::Many(count) => return try_many(core, *count),
-            Wish::Refused(error) => return Err(Some(error.clone())),
+            Wish::Many(count) => {
+                open(core).map_err(unless_none)?;
+                return try_many(core, *count);
+            }
+            Wish::Refused(error) => {
+                open(core).map_err(unless_none)?;
+                return Err(Some(error.clone()));
+            }
         };
         lent.map(Units::one).map_err(unless_none)
     }
@@ -223,20 +241,19 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     #[inline]
     fn begin(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
         // Nobody overtakes those who wait already, but in a race to read this word.
-        if self.core.waiters.gate().is_free() || !self.core.waiters.is_strict() {
+        let tries = self.core.waiters.gate().is_free() || !self.core.waiters.is_strict();
+        if tries || matches!(self.wish, Wish::Refused(_)) {
             match self.try_now() {
                 Ok(units) => return Some(Ok(units)),
                 Err(Some(error)) => return Some(Err(error)),
                 Err(None) => {}
             }
-        } else if let Wish::Refused(error) = &self.wish {
-            return Some(Err(error.clone()));
         }
-        self.register(waker)
+        self.register(waker, tries)
     }
 
     #[cold]
-    fn register(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+    fn register(&mut self, waker: Option<&Waker>, has_tried: bool) -> Option<Ended<R>> {
         let core = &*self.core;
         let now = core.now();
         let deadline = match self.until {
@@ -257,27 +274,18 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         };
         // Before the mutex is taken: user code.
         let waker = waker.cloned();
-        let rules = &core.waiters.rules;
         let (waiter, looks) = {
             let mut queue = core.waiters.queue();
             if queue.is_closed {
                 return Some(Err(WaitError::Closed));
             }
-            let waiting = queue.len();
-            if waiting >= rules.max {
+            let refusal = core.waiters.rules.refuse(&queue, self.class, now, deadline);
+            if let Some(refusal) = refusal {
                 drop(queue);
-                core.waiters.counts.refused();
-                return Some(Err(WaitError::QueueFull { waiting, max: rules.max }));
+                return Some(self.turn_away(refusal, has_tried));
             }
-            if rules.shed_late && deadline != NEVER {
-                let expected = queue.pace.expect(queue.ahead_of(self.class) + 1);
-                let left = deadline.saturating_sub(now);
-                if left == 0 || expected.is_some_and(|expected| expected > left) {
-                    drop(queue);
-                    core.waiters.counts.shed();
-                    let expected = Duration::from_nanos(expected.unwrap_or(0));
-                    return Some(Err(WaitError::Shed { expected, left: Duration::from_nanos(left) }));
-                }
+            if queue.waiting() == 0 {
+                queue.pace.start(now);
             }
             let order = queue.arrive(self.class);
             let waiter = Arc::new(Waiter::new(want, order, self.class, deadline, now, waker));
@@ -289,15 +297,26 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if looks {
             self.look_for(&waiter);
         }
-        let core = &*self.core;
-        if !waiter.is_thread {
-            // Relaxed: a deadline that is noted later finds us in the queue.
-            let first = core.next_due().min(deadline);
-            if first != NEVER {
-                core.alarm(first);
+        self.core.tell_time(&waiter);
+        None
+    }
+
+    /// It is not let in. What nobody who waits has wanted may be free all the same: it is had as by a passer-by.
+    fn turn_away(&mut self, refusal: WaitError, has_tried: bool) -> Ended<R> {
+        if !has_tried {
+            match self.try_now() {
+                Ok(units) => return Ok(units),
+                Err(Some(error)) => return Err(error),
+                Err(None) => {}
             }
         }
-        None
+        let counts = &self.core.waiters.counts;
+        if matches!(refusal, WaitError::Shed { .. }) {
+            counts.shed()
+        } else {
+            counts.refused()
+        }
+        Err(refusal)
     }
 
     fn look_for(&self, waiter: &Arc<Waiter<R>>) {
@@ -345,7 +364,15 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if let Wish::Matching(filter) = &mut self.wish {
             *filter = waiter.take_filter();
         }
-        let tried = catch_unwind(AssertUnwindSafe(|| self.try_now()));
+        // The new waker is cloned in here as well: it is user code.
+        let tried = catch_unwind(AssertUnwindSafe(|| match self.try_now() {
+            Err(None) => Err((None, waker.cloned())),
+            Err(Some(error)) => Err((Some(error), None)),
+            Ok(units) => Ok(units),
+        }));
+        if !matches!(tried, Ok(Err((None, _)))) {
+            self.core.waiters.queue().is_back();
+        }
         match tried {
             Ok(Ok(units)) => {
                 // What it was woken for is still there, if it has taken something else.
@@ -354,10 +381,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 }
                 Some(Ok(units))
             }
-            Ok(Err(None)) => {
+            Ok(Err((None, waker))) => {
                 waiter.wait_again(waker);
                 {
                     let mut queue = self.core.waiters.queue();
+                    queue.is_back();
                     if queue.is_closed {
                         drop(queue);
                         let _ = waiter.give_up();
@@ -366,9 +394,10 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                     queue.insert(&waiter, take_filter(&mut self.wish));
                 }
                 self.look_for(&waiter);
+                self.core.tell_time(&waiter);
                 None
             }
-            Ok(Err(Some(error))) => {
+            Ok(Err((Some(error), _))) => {
                 self.core.pass_nudge();
                 Some(Err(error))
             }
@@ -389,6 +418,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 Err(WaitError::TimedOut { waited })
             }
             GivenUp::TooLate(Look::Nudged(_)) => {
+                self.core.waiters.queue().is_back();
                 self.core.pass_nudge();
                 Err(WaitError::TimedOut { waited })
             }
@@ -425,9 +455,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
         core.waiters.counts.ended(ending);
-        if ending == Ending::HandedOff
-            && let Some(now) = quietly(|| core.now())
-        {
+        if ending == Ending::HandedOff {
+            // A clock that panics does not make it one fewer.
+            let now = quietly(|| core.now()).unwrap_or(waiter.since);
             core.waiters.counts.took(now.saturating_sub(waiter.since));
         }
         if waiter.is_timekeeper() {
@@ -471,7 +501,10 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {
                 GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
-                GivenUp::TooLate(Look::Nudged(_)) => self.core.pass_nudge(),
+                GivenUp::TooLate(Look::Nudged(_)) => {
+                    self.core.waiters.queue().is_back();
+                    self.core.pass_nudge();
+                }
                 // A payload nobody hears is user code.
                 GivenUp::TooLate(found) => drop(quietly(|| drop(found))),
             }

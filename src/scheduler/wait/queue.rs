@@ -3,9 +3,11 @@
 //! Three indexes: waiters that take anything, those for one resource, those with a filter; the first of a resource's
 //! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::collections::BTreeSet;
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::{Deref, DerefMut},
+    collections::BTreeMap,
+    ops::{Bound, Deref, DerefMut},
 };
 
 use super::{
@@ -151,7 +153,7 @@ pub type Left<R> = (Arc<Waiter<R>>, Option<Filter<R>>);
 /// All who wait.
 pub struct Queue<R: Resource> {
     open: BTreeMap<Order, Open<R>>,
-    /// Has got a part of its units, and stands before everybody.
+    /// Has got a part of its units, and stands before all others in `open`.
     collector: Option<Open<R>>,
     /// By the node's address.
     keyed: BTreeMap<(usize, Order), Arc<Waiter<R>>>,
@@ -163,6 +165,8 @@ pub struct Queue<R: Resource> {
     arrivals: u64,
     ageing: u32,
     len: usize,
+    /// Those who were woken to try for themselves, and may come back.
+    away: usize,
     classes: [u32; 256],
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
@@ -171,10 +175,11 @@ pub struct Queue<R: Resource> {
     threads: BTreeMap<Order, Arc<Waiter<R>>>,
     /// The thread that looks after the time for all.
     keeper: Option<Arc<Waiter<R>>>,
-    /// The moment that the keeper or a timer is set for: the first one.
+    /// The moment that the keeper is set for.
     pub set_for: u64,
-    /// All moments that a timer is set for. It cannot be told otherwise: what is in here is not asked for again.
-    pub calls: BTreeSet<u64>,
+    /// The moments for which the timer has been asked to call and has not.
+    #[cfg(not(any(loom, shuttle)))]
+    calls: BTreeSet<u64>,
     pub pace: Pace,
 }
 
@@ -186,6 +191,11 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// The first of a line waits since now: the time before, when nobody wanted anything, says nothing.
+    pub fn start(&mut self, now: u64) {
+        self.last = Some(now);
+    }
+
     /// Something is handed over now.
     pub fn tick(&mut self, now: u64) {
         if let Some(last) = self.last.replace(now) {
@@ -213,6 +223,7 @@ impl<R: Resource> Queue<R> {
             arrivals: 0,
             ageing,
             len: 0,
+            away: 0,
             classes: [0; 256],
             is_closed: false,
             task_deadlines: BTreeMap::new(),
@@ -220,13 +231,25 @@ impl<R: Resource> Queue<R> {
             threads: BTreeMap::new(),
             keeper: None,
             set_for: NEVER,
+            #[cfg(not(any(loom, shuttle)))]
             calls: BTreeSet::new(),
             pace: Pace::default(),
         }
     }
 
-    pub fn len(&self) -> usize {
-        self.len
+    /// How many wait, those included who were woken to try for themselves.
+    pub fn waiting(&self) -> usize {
+        self.len + self.away
+    }
+
+    /// Whoever has just left the queue may come back.
+    pub fn goes_away(&mut self) {
+        self.away += 1;
+    }
+
+    /// It has come back, or will not.
+    pub fn is_back(&mut self) {
+        self.away -= 1;
     }
 
     /// Those who wait in this class and above.
@@ -341,10 +364,12 @@ impl<R: Resource> Queue<R> {
 
     /// H4: the first in order that wants the resource, or may want it.
     pub fn next(&mut self, node: usize, search: &Search) -> Next<R> {
-        if self.collector.is_some() {
-            return Next::Taker(Place::Collector);
-        }
-        let mut first = self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order)));
+        // Whoever collects stands before all that take anything, but in its own place among the others: those who wait for this very
+        // resource, or for one like it, are overtaken by those before them only.
+        let mut first = match &self.collector {
+            Some(open) => Some((open.waiter.order, Place::Collector)),
+            None => self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order))),
+        };
         let mut keyed = self.keyed.range((node, Order::FIRST)..=(node, Order::LAST));
         if let Some((&(_, order), _)) = keyed.next()
             && first.is_none_or(|(before, _)| order < before)
@@ -352,9 +377,20 @@ impl<R: Resource> Queue<R> {
             first = Some((order, Place::Keyed(node, order)));
         }
         let bound = first.map_or(Order::LAST, |(order, _)| order);
-        for (&order, picky) in self.picky.range_mut(..bound) {
+        // Not from the first one on: all that were asked before would be passed over again each time. One that has said yes may
+        // be among them, if it was being asked by others when its turn came.
+        let accepted = search.accepted.filter(|&order| order <= search.cursor && order < bound);
+        let accepted = accepted.and_then(|order| self.picky.get_key_value(&order));
+        if let Some((&order, Picky { filter: Some(_), .. })) = accepted {
+            return Next::Taker(Place::Picky(order));
+        }
+        if search.cursor >= bound {
+            return first.map_or(Next::Nobody, |(_, place)| Next::Taker(place));
+        }
+        let rest = (Bound::Excluded(search.cursor), Bound::Excluded(bound));
+        for (&order, picky) in self.picky.range_mut(rest) {
             let accepted = search.accepted == Some(order);
-            if !accepted && (picky.ticket <= search.since || order <= search.cursor) {
+            if !accepted && picky.ticket <= search.since {
                 continue;
             }
             if picky.filter.is_none() {
@@ -484,6 +520,18 @@ impl<R: Resource> Queue<R> {
     /// The first deadline that somebody else than its waiter must look after.
     pub fn first_deadline(&self) -> u64 {
         self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
+    }
+
+    /// Whether the timer must be asked for this moment: it will not call by then anyway.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn expect_call(&mut self, moment: u64) -> bool {
+        self.calls.first().is_none_or(|&first| moment < first) && self.calls.insert(moment)
+    }
+
+    /// The timer has called, or will not.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn called(&mut self, moment: u64) {
+        self.calls.remove(&moment);
     }
 
     /// The thread that looks after the time, if one does.

@@ -150,8 +150,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     /// For `count` units at once.
     ///
     /// It stands in the queue like others until its first unit comes; from then on it takes every unit that is returned until it
-    /// has all of them. So nothing is lent to anybody else who waits meanwhile, and for ever if `count` is more than the fleet can
-    /// lend: give it a deadline.
+    /// has all of them, but for those that somebody before it in the queue wants by name or with a filter. So nothing is lent to
+    /// anybody else who waits meanwhile, and for ever if `count` is more than the fleet can lend: give it a deadline.
     pub fn many(mut self, count: usize) -> Request<'s, R, S, Several> {
         self.pending.ask(Wish::Many(count));
         Request { scheduler: self.scheduler, pending: self.pending, kind: Several }

@@ -81,6 +81,9 @@ impl<R: Resource> Core<R> {
                     if let Some(now) = now {
                         queue.pace.tick(now);
                     }
+                    if aim == Aim::Nudge {
+                        queue.goes_away();
+                    }
                     return Found::Claimed(queue.claim(place));
                 }
                 Next::Ask(waiter, filter) => (waiter, filter),
@@ -281,6 +284,7 @@ impl<R: Resource> Core<R> {
                     if waiter.nudge(address(node), filter) {
                         return;
                     }
+                    self.waiters.queue().is_back();
                 }
                 Found::Wanted => {
                     let lent = self.lock(self.home(node)).lend(node);

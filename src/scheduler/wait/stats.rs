@@ -8,7 +8,7 @@ use crate::sync::{CachePadded, atomic::Ordering, count::AtomicU64};
 /// What has become of requests that had to wait.
 ///
 /// Each wait that has ended is counted once: `waited - (handed_off + timed_out + cancelled + failed + closed)` are waiting now (or
-/// were leaked).
+/// were leaked): a number that is never negative, also while waits begin and end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -75,14 +75,16 @@ impl Default for Counts {
     }
 }
 
-// Relaxed throughout: counts, changed by read-modify-writes only.
+// Relaxed, but for `ended`: counts, changed by read-modify-writes only.
 impl Counts {
     pub fn began(&self) {
         self.waited.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn ended(&self, ending: Ending) {
-        self.endings[ending as usize].fetch_add(1, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `read`: who sees the end of a wait sees its beginning, which the same request has
+        // counted before.
+        self.endings[ending as usize].fetch_add(1, Ordering::Release);
     }
 
     /// How long one of those handed off has waited.
@@ -101,7 +103,9 @@ impl Counts {
 
     pub fn read(&self) -> WaitStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let ending = |ending: Ending| read(&self.endings[ending as usize]);
+        // Acquire, and before the beginnings are read: see `ended`. Never more ends than waits.
+        let endings = self.endings.each_ref().map(|count| count.load(Ordering::Acquire));
+        let ending = |ending: Ending| endings[ending as usize];
         WaitStats {
             waited: read(&self.waited),
             handed_off: ending(Ending::HandedOff),

@@ -7,6 +7,11 @@
 //!   deadlines; when it leaves, another one takes over;
 //! * else nobody: a deadline is then found by [`tick`](crate::Scheduler::tick), or by whoever polls or acquires.
 //!
+//! Whoever polls, or is about to give up because its own deadline has come, first does what is due (`catch_up`): it may be for him.
+//!
+//! A timer is asked for a moment only if it will not call before that anyway: it has at most as many calls open as moments that were
+//! each earlier than all before. After each call the next moment is asked for, while anybody waits, for a resource or for a drain.
+//!
 //! Nobody oversleeps:
 //!
 //! ```text
@@ -21,6 +26,8 @@
 //! whose look into the cooling resource's shard (N2) came before it began to cool; whoever looks later finds the deadline in the
 //! shard itself, and is a noter then.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::{error::WaitError, serve::Work, waiter::Waiter};
@@ -55,6 +62,10 @@ impl<T: Timer + ?Sized> Timer for Arc<T> {
     }
 }
 
+/// When the timer calls if the clock has panicked, so that the moment is not known.
+#[cfg(not(any(loom, shuttle)))]
+const CLOCKLESS: Duration = Duration::from_millis(10);
+
 impl<R: Resource> Core<R> {
     /// E1 and on: something that cools will be due then.
     #[inline]
@@ -72,54 +83,86 @@ impl<R: Resource> Core<R> {
     /// E3.
     #[cold]
     pub fn alarm(&self, moment: u64) {
+        #[cfg(not(any(loom, shuttle)))]
+        if let Some(timer) = &self.waiters.timer {
+            return self.set_timer(&**timer, moment);
+        }
         let keeper = {
             let mut queue = self.waiters.queue();
-            if moment >= queue.set_for || (self.waiters.timer.is_none() && queue.keeper().is_none()) {
-                return;
-            }
+            let Some(keeper) = queue.keeper().filter(|_| moment < queue.set_for).cloned() else { return };
             queue.set_for = moment;
-            if self.waiters.timer.is_some() {
-                queue.calls.insert(moment);
-            }
-            queue.keeper().cloned()
+            keeper
         };
-        if let Some(keeper) = keeper {
-            keeper.poke();
-        }
-        self.set_timer(moment);
+        keeper.poke();
     }
 
     #[cfg(not(any(loom, shuttle)))]
-    fn set_timer(&self, moment: u64) {
-        let Some(timer) = &self.waiters.timer else { return };
+    fn set_timer(&self, timer: &dyn Timer, moment: u64) {
+        if !self.waiters.queue().expect_call(moment) {
+            return;
+        }
         // The clock and the timer are user code, and this may be inside a return.
-        let now = quietly(|| self.now()).unwrap_or(moment);
+        let now = quietly(|| self.now());
+        let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment.saturating_sub(now)));
         let core = crate::sync::Weak::clone(&self.waiters.core);
         let call = move || {
             if let Some(core) = core.upgrade() {
                 core.ring(moment);
             }
         };
-        let _ =
-            quietly(|| timer.call_after(Duration::from_nanos(moment.saturating_sub(now)), Box::new(call)));
+        if quietly(|| timer.call_after(after, Box::new(call))).is_none() {
+            self.waiters.queue().called(moment);
+        }
     }
-
-    #[cfg(any(loom, shuttle))]
-    fn set_timer(&self, _moment: u64) {}
 
     /// The timer's call.
     #[cfg(not(any(loom, shuttle)))]
     fn ring(&self, moment: u64) {
-        {
-            let mut queue = self.waiters.queue();
-            // Earlier ones are on their way, or lost.
-            queue.calls = queue.calls.split_off(&(moment + 1));
-            queue.set_for = queue.calls.first().copied().unwrap_or(NEVER);
-        }
-        let next = self.tick();
-        if next != NEVER && !self.waiters.gate().is_free() {
+        self.waiters.queue().called(moment);
+        let ticked = catch_unwind(AssertUnwindSafe(|| self.tick()));
+        // If user code has panicked in its midst, the rest is still to be done.
+        let next = match &ticked {
+            Ok(next) => *next,
+            Err(_) => self.next_due().min(self.waiters.queue().first_deadline()),
+        };
+        if next != NEVER && (!self.waiters.gate().is_free() || self.drains.any()) {
             self.alarm(next);
         }
+        if let Err(payload) = ticked {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Somebody is in the queue, once more or for the first time: a timer, or for a task the timekeeper, learns of what it waits for.
+    /// A thread looks after that by itself otherwise.
+    pub fn tell_time(&self, waiter: &Waiter<R>) {
+        if waiter.is_thread && self.waiters.timer.is_none() {
+            return;
+        }
+        // Relaxed: a deadline that is noted later finds the waiter in the queue.
+        let due = self.next_due();
+        let first = if waiter.is_thread { due } else { due.min(waiter.deadline) };
+        if first != NEVER {
+            self.alarm(first);
+        }
+    }
+
+    /// A task waits for a drain: a timer, or the timekeeper, learns when leases are to be taken back.
+    pub fn tell_drain(&self) {
+        let due = self.next_reap();
+        if due != NEVER {
+            self.alarm(due);
+        }
+    }
+
+    /// Does what is due for somebody who would wait on, or give up, in spite of it. Answers whether there was anything.
+    pub fn catch_up(&self) -> bool {
+        let due = self.next_due();
+        let is_due = due != NEVER && due <= self.now();
+        if is_due {
+            let _ = self.tick();
+        }
+        is_due
     }
 
     /// Until when a waiting thread sleeps; it may have become the timekeeper.
@@ -150,10 +193,17 @@ impl<R: Resource> Core<R> {
     pub fn tick(&self) -> u64 {
         let now = self.now();
         let mut work = Work::new();
-        // Relaxed: a hint, as in `thaw_due`; who misses a deadline that is noted right now is told by its noter.
-        while self.earliest.load(Ordering::Relaxed) <= now {
+        loop {
+            // Relaxed: a hint, as in `thaw_due`; who misses a deadline that is noted right now is told by its noter.
+            let earliest = self.earliest.load(Ordering::Relaxed);
+            // "Never" is not due at the end of time either.
+            if earliest == NEVER || earliest > now {
+                break;
+            }
             self.thaw_for(now, true, &mut work);
         }
+        // Before user code may panic in what follows.
+        self.run(work);
         let holders = self.tick_holders(now);
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
@@ -161,7 +211,6 @@ impl<R: Resource> Core<R> {
                 waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
             });
         }
-        self.run(work);
         holders.min(self.next_due()).min(self.waiters.queue().first_deadline())
     }
 

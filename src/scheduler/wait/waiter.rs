@@ -308,20 +308,22 @@ impl<R: Resource> Waiter<R> {
         let new = Some(waker.clone());
         let mut cell = self.cell();
         let found = cell.take();
-        let old = mem::replace(&mut cell.waker, new);
+        let useless = match found {
+            Look::Waiting => mem::replace(&mut cell.waker, new),
+            _ => new,
+        };
         drop(cell);
-        drop(old);
+        // A panic must not take along what was found.
+        let _ = quietly(|| drop(useless));
         found
     }
 
     /// Back to the queue after a nudge in vain. The caller holds no mutex; the waiter is in no queue.
-    pub fn wait_again(&self, waker: Option<&Waker>) {
-        let waker = waker.cloned();
+    pub fn wait_again(&self, waker: Option<Waker>) {
         let mut cell = self.cell();
         cell.phase = Phase::Waiting;
-        let old = mem::replace(&mut cell.waker, waker);
-        drop(cell);
-        drop(old);
+        // There is no old one: it was taken to wake the waiter.
+        cell.waker = waker;
     }
 
     /// Sleeps until something happens, or `limit` is over. May wake for nothing.
@@ -365,6 +367,16 @@ impl<R: Resource> Waiter<R> {
         // Relaxed: set under the queue's mutex while the waiter was queued; whoever has taken it out since, and told us so, has
         // held that mutex later.
         self.keeps_time.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: Resource> Drop for Waiter<R> {
+    /// A waker that was not needed, and a payload that nobody has heard, are user code; and this may be the thread of somebody who
+    /// has a unit in hand.
+    fn drop(&mut self) {
+        let cell = self.cell.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let left = (cell.waker.take(), mem::replace(&mut cell.phase, Phase::Gone));
+        let _ = quietly(|| drop(left));
     }
 }
 
