@@ -177,6 +177,18 @@ fn a_far_moment_is_asked_for_once() {
 }
 
 #[test]
+fn a_call_that_is_lost_is_asked_for_again() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, _clock) = fleet(|builder| builder.timer(with), 1);
+    let _lease = fleet.acquire().unwrap();
+    drop(waiting(fleet.request().timeout(SECOND).into_future()));
+    timer.0.lock().unwrap().clear();
+    let _later = waiting(fleet.request().timeout(2 * SECOND).into_future());
+    assert_eq!(timer.calls(), 1);
+}
+
+#[test]
 fn what_is_due_comes_before_a_timeout() {
     // A task that is polled late.
     let (fleet, clock) = fleet(|builder| builder, 1);
