@@ -177,6 +177,18 @@ fn a_far_moment_is_asked_for_once() {
 }
 
 #[test]
+fn a_call_that_is_lost_is_asked_for_again() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, _clock) = fleet(|builder| builder.timer(with), 1);
+    let _lease = fleet.acquire().unwrap();
+    drop(waiting(fleet.request().timeout(SECOND).into_future()));
+    timer.0.lock().unwrap().clear();
+    let _later = waiting(fleet.request().timeout(2 * SECOND).into_future());
+    assert_eq!(timer.calls(), 1);
+}
+
+#[test]
 fn what_is_due_comes_before_a_timeout() {
     // A task that is polled late.
     let (fleet, clock) = fleet(|builder| builder, 1);
@@ -506,6 +518,48 @@ fn many_filters_that_say_no() {
     };
     let (few, many) = (cost(1_000), cost(16_000));
     assert!(many < 80 * few, "{few:?} for 1,000, {many:?} for 16,000");
+}
+
+/// Two units on their way, two filters, each being asked about one when the other comes by: who was passed over looks in vain, for
+/// what it wants is in somebody's hands, and must be asked by him.
+#[test]
+fn a_filter_that_was_passed_over_is_asked_again() {
+    let (fleet, _) = fleet(|builder| builder, 2);
+    let mut leases = fleet.acquire_many(2).unwrap();
+    leases.sort_by_key(|lease| *lease.key());
+    let (one, zero) = (leases.pop().unwrap(), leases.pop().unwrap());
+    let stage = Arc::new(AtomicUsize::new(0));
+    let reach = |stage: &AtomicUsize, next: usize| {
+        stage.store(next, SeqCst);
+        while stage.load(SeqCst) == next {
+            thread::yield_now();
+        }
+    };
+    let (first_stage, second_stage) = (Arc::clone(&stage), Arc::clone(&stage));
+    let mut wants_zero = waiting(fleet.acquire_where_async(move |entry| {
+        if entry.key == 1 && first_stage.load(SeqCst) == 1 {
+            reach(&first_stage, 2);
+        }
+        entry.key == 0
+    }));
+    let _wants_none = waiting(fleet.acquire_where_async(move |entry| {
+        if entry.key == 0 && second_stage.load(SeqCst) == 2 {
+            reach(&second_stage, 3);
+        }
+        false
+    }));
+    stage.store(1, SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(one);
+            stage.store(4, SeqCst);
+        });
+        while stage.load(SeqCst) != 2 {
+            thread::yield_now();
+        }
+        drop(zero);
+    });
+    drop(done(&mut wants_zero).expect("0 is free, and it wants it"));
 }
 
 // Drains wait as well.

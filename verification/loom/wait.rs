@@ -338,6 +338,26 @@ fn filter_missed() {
     });
 }
 
+/// Two filters, and each is being asked about one unit when the other one comes by. Who was passed over looks for itself while what it
+/// wants is still in hand.
+#[test]
+fn filters_missed() {
+    model(|| {
+        let fleet = fleet(Setup::default(), 2);
+        let wanted = fleet.scheduler.acquire_owned().expect("free");
+        let refused = fleet.scheduler.acquire_owned().expect("free");
+        assert_eq!((wanted.check(), refused.check()), (0, 1));
+        let mut first = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| res.check() == 0));
+        let second = Task::waiting(fleet.scheduler.acquire_where_async_owned(|_| false));
+        let other = spawn(&fleet, move |_| drop(refused));
+        drop(wanted);
+        other.join().expect("no panic");
+        assert_eq!(first.done().expect("handed over").check(), 0);
+        drop((first, second));
+        at_rest(fleet, 2);
+    });
+}
+
 /// A filter is dropped with its future while it is being asked.
 #[test]
 fn filter_cancel() {

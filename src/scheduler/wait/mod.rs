@@ -65,8 +65,8 @@
 //! H3  only filters and names wait: ask them about the present value; nobody: note the ticket, back to H1; somebody: as H2
 //! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it
 //! H5  deliver: the waiter's mutex: store the unit, READY, wake. It is gone: on with H4
-//! H6  nobody in H4: home lock: give back if the gate is 0 or still has the ticket of H4; else somebody has registered
-//!     since, who may have passed this shard before: on with H4, asking the newcomers only
+//! H6  nobody in H4: home lock: give back if the gate is 0 or still has the ticket of the beginning of H4; else somebody has
+//!     registered since, who may have passed this shard before: on with H4, asking the newcomers only
 //! ```
 //!
 //! Nothing can go wrong between H4 and H5, for the unit is lent already: so nobody who has left the queue ever has to be put

@@ -97,11 +97,13 @@ pub struct Search {
     cursor: Order,
     /// This one has said yes.
     accepted: Option<Order>,
+    /// The ticket when it began.
+    begun: Option<u64>,
 }
 
 impl Search {
     pub const fn new() -> Self {
-        Search { value: 0, since: 0, cursor: Order::FIRST, accepted: None }
+        Search { value: 0, since: 0, cursor: Order::FIRST, accepted: None, begun: None }
     }
 
     /// A search whose end is known: `order` has accepted the value.
@@ -122,6 +124,12 @@ impl Search {
         } else {
             self.cursor = order;
         }
+    }
+
+    /// The ticket up to which this search knows of everybody: that of its beginning. Whoever was passed over while it was being asked
+    /// has looked for itself since, under a later ticket, and not seen what is in hand.
+    pub fn knows_until(&mut self, ticket: u64) -> u64 {
+        *self.begun.get_or_insert(ticket)
     }
 
     /// Nobody wanted it who had registered by then.

@@ -30,7 +30,7 @@ enum Found<R: Resource> {
     Claimed(Left<R>),
     /// Somebody would take it.
     Wanted,
-    /// Nobody, of all who had registered by this ticket.
+    /// Nobody, of all who had registered by this ticket: that of the beginning of the search.
     Nobody(u64),
 }
 
@@ -73,8 +73,9 @@ impl<R: Resource> Core<R> {
             if aim == Aim::Claim && self.waiters.rules.shed_late { quietly(|| self.now()) } else { None };
         loop {
             let mut queue = self.waiters.queue();
+            let known = search.knows_until(queue.ticket);
             let (waiter, mut filter) = match queue.next(address(node), search) {
-                Next::Nobody => return Found::Nobody(queue.ticket),
+                Next::Nobody => return Found::Nobody(known),
                 Next::Taker(_) if aim == Aim::Look => return Found::Wanted,
                 Next::Taker(place) if aim == Aim::Nudge && queue.collects_at(place) => return Found::Wanted,
                 Next::Taker(place) => {

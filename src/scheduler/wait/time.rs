@@ -66,6 +66,33 @@ impl<T: Timer + ?Sized> Timer for Arc<T> {
 #[cfg(not(any(loom, shuttle)))]
 const CLOCKLESS: Duration = Duration::from_millis(10);
 
+/// What a timer is asked for. Dropped without having been run, it is asked for again when somebody needs it.
+#[cfg(not(any(loom, shuttle)))]
+struct Call<R: Resource> {
+    core: crate::sync::Weak<Core<R>>,
+    moment: u64,
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl<R: Resource> Call<R> {
+    fn run(self) {
+        let core = self.core.upgrade();
+        drop(self);
+        if let Some(core) = core {
+            core.ring();
+        }
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+impl<R: Resource> Drop for Call<R> {
+    fn drop(&mut self) {
+        if let Some(core) = self.core.upgrade() {
+            core.waiters.queue().called(self.moment);
+        }
+    }
+}
+
 impl<R: Resource> Core<R> {
     /// E1 and on: something that cools will be due then.
     #[inline]
@@ -104,21 +131,13 @@ impl<R: Resource> Core<R> {
         // The clock and the timer are user code, and this may be inside a return.
         let now = quietly(|| self.now());
         let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment.saturating_sub(now)));
-        let core = crate::sync::Weak::clone(&self.waiters.core);
-        let call = move || {
-            if let Some(core) = core.upgrade() {
-                core.ring(moment);
-            }
-        };
-        if quietly(|| timer.call_after(after, Box::new(call))).is_none() {
-            self.waiters.queue().called(moment);
-        }
+        let call = Call { core: crate::sync::Weak::clone(&self.waiters.core), moment };
+        let _ = quietly(|| timer.call_after(after, Box::new(move || call.run())));
     }
 
     /// The timer's call.
     #[cfg(not(any(loom, shuttle)))]
-    fn ring(&self, moment: u64) {
-        self.waiters.queue().called(moment);
+    fn ring(&self) {
         let ticked = catch_unwind(AssertUnwindSafe(|| self.tick()));
         // If user code has panicked in its midst, the rest is still to be done.
         let next = match &ticked {
