@@ -1,7 +1,12 @@
 //! Waiting where it is easily got wrong: callbacks that panic or call back, clocks at their end, limits, timers.
 //!
 //! Cost: a few seconds.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, clippy::undocumented_unsafe_blocks, unsafe_code)]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_code
+)]
 
 use std::{
     collections::VecDeque,
