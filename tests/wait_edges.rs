@@ -81,7 +81,9 @@ fn ends(what: impl FnOnce() + Send + 'static) {
 
 /// A timer whose calls are made by hand.
 #[derive(Default)]
-struct HandTimer(Mutex<VecDeque<(Duration, Box<dyn FnOnce() + Send>)>>);
+struct HandTimer(Mutex<VecDeque<Call>>);
+
+type Call = (Duration, Box<dyn FnOnce() + Send>);
 
 impl Timer for HandTimer {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
