@@ -1,7 +1,12 @@
 //! Waiting where it is easily got wrong: callbacks that panic or call back, clocks at their end, limits, timers.
 //!
 //! Cost: a few seconds.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, unsafe_code)]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_code
+)]
 
 use std::{
     collections::VecDeque,
@@ -76,7 +81,9 @@ fn ends(what: impl FnOnce() + Send + 'static) {
 
 /// A timer whose calls are made by hand.
 #[derive(Default)]
-struct HandTimer(Mutex<VecDeque<(Duration, Box<dyn FnOnce() + Send>)>>);
+struct HandTimer(Mutex<VecDeque<Call>>);
+
+type Call = (Duration, Box<dyn FnOnce() + Send>);
 
 impl Timer for HandTimer {
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
@@ -496,28 +503,22 @@ fn statistics_never_tell_of_more_ends_than_waits() {
     });
 }
 
-/// A unit is offered to everybody with a filter, but nobody is passed over again for each that is asked: sixteen times the waiters
-/// are sixteen times the work, not 256 times.
+/// A unit is offered to everybody with a filter, but nobody is passed over again for each that is asked: the least of a few times is far
+/// below the second that it took when they were.
 #[test]
 fn many_filters_that_say_no() {
     let (fleet, _) = fleet(|builder| builder, 1);
     let _lease = fleet.acquire().unwrap();
-    let mut tasks = Vec::new();
-    let mut cost = |count: usize| {
-        while tasks.len() < count {
-            tasks.push(waiting(fleet.acquire_where_async(|_| false)));
-        }
-        let once = || {
-            let start = Instant::now();
-            fleet.insert(Entry::new(1, 0, 0)).unwrap();
-            let cost = start.elapsed();
-            fleet.remove(&1).unwrap();
-            cost
-        };
-        (0..10).map(|_| once()).min().unwrap()
+    let _tasks: Vec<_> = (0..16_000).map(|_| waiting(fleet.acquire_where_async(|_| false))).collect();
+    let once = |_| {
+        let start = Instant::now();
+        fleet.insert(Entry::new(1, 0, 0)).unwrap();
+        let cost = start.elapsed();
+        fleet.remove(&1).unwrap();
+        cost
     };
-    let (few, many) = (cost(1_000), cost(16_000));
-    assert!(many < 80 * few, "{few:?} for 1,000, {many:?} for 16,000");
+    let cost = (0..5).map(once).min().unwrap();
+    assert!(cost < Duration::from_millis(300), "{cost:?}");
 }
 
 /// Two units on their way, two filters, each being asked about one when the other comes by: who was passed over looks in vain, for
