@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Guard, Map, raw,
+        Map, raw,
         resize::Left,
         table::{CHUNK, Table},
         word,
