@@ -108,6 +108,39 @@ fn an_item_can_be_removed_while_it_or_another_is_frozen() {
     }
 }
 
+/// The same while the thread that froze it stalls with all chunks in hand, so that nobody else moves them: who removes a frozen item
+/// moves that, and passes by another's.
+#[test]
+fn an_item_can_be_removed_while_a_thread_stalls() {
+    for (frozen, first) in (0..3).flat_map(|frozen| (0..3).map(move |first| (frozen, first))) {
+        let drops = drops();
+        let mut map: Map<Item> = Map::with_capacity(0);
+        for key in 0..3 {
+            map.insert(Item::boxed(key, Spread::Collide, 0, &drops), &map.pin()).expect("new");
+        }
+        {
+            let guard = map.pin();
+            let get = |key: u32| map.get(Spread::Collide.hash(key), &key, &guard);
+            let root = map.root(&guard);
+            map.begin_resize(root, &guard);
+            while root.claim_chunk().is_some() {}
+            freeze(root, get(frozen).expect("there"));
+            for gone in 0..3 {
+                let removed = (first + gone) % 3;
+                let item = get(removed).expect("there");
+                retire(&guard, map.remove_item(item, &guard).expect("nobody else removes"));
+                assert!(get(removed).is_none());
+                assert_eq!(
+                    (0..3).filter(|&key| get(key).is_some()).count(),
+                    2 - gone as usize,
+                    "the others stay"
+                );
+            }
+        }
+        assert_eq!(drain(&mut map), 0);
+    }
+}
+
 /// A thread that is slow in moving an item comes when the item has been moved by another, and removed: it must not bring
 /// it back.
 #[test]
