@@ -1,4 +1,5 @@
-//! Gets and drops one thing of many, nobody waits, and nothing else, so that `callgrind` counts the instructions of a pair: the difference
+//! Gets and drops one thing of many, and nothing else: nobody waits, or, with `handed-` before the subject, nearly everybody does: 40 tasks
+//! over 4, each of which lets the others run while it holds its own. So that `callgrind` counts the instructions of a pair: the difference
 //! of two runs, divided by the difference of their numbers of pairs.
 //!
 //! ```sh
@@ -21,6 +22,28 @@ async fn repeat<F: Future>(pairs: u32, mut pair: impl FnMut() -> F) {
         drop(black_box(pair().await));
     }
 }
+
+/// Tasks that take turns.
+async fn handed(pool: impl peers::Pool, pairs: u32) {
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                for _ in 0..pairs / TASKS {
+                    let lease = pool.get().await;
+                    tokio::task::yield_now().await;
+                    drop(black_box(lease));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+const TASKS: u32 = 40;
+const FEW: usize = 4;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -46,7 +69,11 @@ fn main() {
                 let semaphore = Arc::new(Semaphore::new(SIZE));
                 repeat(pairs, || semaphore.acquire()).await;
             }
-            _ => panic!("acquire, async, owned, async_owned, deadpool, bb8 or semaphore"),
+            "handed-strict" => handed(peers::leasehold(FEW, Fairness::Strict), pairs).await,
+            "handed-throughput" => handed(peers::leasehold(FEW, Fairness::Throughput), pairs).await,
+            "handed-deadpool" => handed(peers::deadpool(FEW).await, pairs).await,
+            "handed-bb8" => handed(peers::bb8(FEW).await, pairs).await,
+            _ => panic!("no such subject: {subject}"),
         }
     });
 }
