@@ -51,7 +51,11 @@ impl Resource for Item {
 type Fleet = Arc<Scheduler<Item>>;
 
 fn fleet(shards: usize, affinity: Affinity) -> Fleet {
-    let builder = Scheduler::<Item>::builder().shards(shards).strategy(Strategy::RoundRobin);
+    with_strategy(shards, affinity, Strategy::RoundRobin)
+}
+
+fn with_strategy(shards: usize, affinity: Affinity, strategy: Strategy) -> Fleet {
+    let builder = Scheduler::<Item>::builder().shards(shards).strategy(strategy);
     Arc::new(builder.affinity(affinity).event_capacity(1024).build().expect("valid"))
 }
 
@@ -85,6 +89,29 @@ fn every_member_of_a_visible_batch_is_lent() {
         assert_eq!(keys, [0, 1, 2, 3, 4]);
         assert!(fleet.acquire().is_err(), "there are no more");
     });
+}
+
+/// What waits to be absorbed counts with its rank.
+#[test]
+fn the_best_of_a_visible_batch_is_the_best() {
+    let fleet = with_strategy(2, Affinity::Shard, Strategy::BestOf { choices: usize::MAX });
+    let batch = [(5, 0), (6, 0), (0, 1), (7, 1)].map(|(key, home)| Item { key, home });
+    in_the_midst(&fleet, batch.into(), |fleet| {
+        assert_eq!(fleet.acquire().expect("visible").key().0, 0);
+    });
+}
+
+/// Beyond the few of a shard that are looked at first.
+#[test]
+fn a_filter_is_lent_the_best_that_it_accepts() {
+    let fleet = fleet(1, Affinity::Shard);
+    for key in 0..30 {
+        assert!(fleet.insert(Item { key, home: 0 }).is_ok());
+    }
+    for (better, worse) in (10..29).flat_map(|better| (better + 1..30).map(move |worse| (better, worse))) {
+        let lease = fleet.acquire_where(|item| item.key == better || item.key == worse);
+        assert_eq!(lease.expect("there").key().0, better);
+    }
 }
 
 #[test]
