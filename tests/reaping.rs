@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{Builder, Capacity, Entry, ManualClock, Overdue, Resource, Scheduler, Timer};
+use leasehold::{
+    Builder, Capacity, Entry, ManualClock, Outcome, Overdue, ReleaseError, Resource, Scheduler, Timer,
+};
 
 type Plain = Entry<u32, u32, ()>;
 
@@ -119,4 +121,24 @@ fn a_look_that_panics_is_taken_up_again() {
     assert_eq!(fleet.acquire_many(4).expect("the rest is overdue as well").len(), 4);
     assert_eq!(fleet.stats().revoked, 4);
     drop(leases);
+}
+
+/// Whoever holds a lease can ask, and a return with an outcome is told.
+#[test]
+fn a_holder_is_told_in_every_form() {
+    let (builder, _) = limited::<Plain>(Overdue::Report, LIMIT);
+    let fleet = Arc::new(builder.build().expect("in range"));
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let mut owned = fleet.acquire_owned().expect("free");
+    assert!(!owned.is_revoked());
+    fleet.revoke(owned.token()).expect("out");
+    assert!(owned.is_revoked());
+    assert!(matches!(owned.try_finish(Outcome::Ok { latency: LIMIT }), Err(ReleaseError::Revoked { .. })));
+    let mut lease = fleet.acquire().expect("taken back");
+    fleet.revoke(lease.token()).expect("out");
+    assert!(matches!(lease.try_finish(Outcome::Ok { latency: LIMIT }), Err(ReleaseError::Revoked { .. })));
+    let lease = fleet.acquire().expect("taken back");
+    let before = fleet.stats().succeeded;
+    assert_eq!(lease.try_finish(Outcome::Ok { latency: LIMIT }), Ok(()));
+    assert_eq!((fleet.stats().succeeded, fleet.stats().in_flight), (before + 1, 0));
 }
