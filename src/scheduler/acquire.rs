@@ -324,3 +324,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Ok(leases.into_iter().map(|lease| lease.into_owned(&self.core)).collect())
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -10,7 +10,7 @@ use leasehold::internals::sync::Arc;
 
 use crate::{
     common::{SHORT, model_within, race_within, steps},
-    driver::{Fleet, Setup, Step, Step::Release},
+    driver::{Actor, Fleet, Setup, Step, Step::Release},
     specification::Op::{self, *},
 };
 
@@ -65,6 +65,44 @@ fn batch_in_front_removed_at_the_back() {
 #[test]
 fn batch_at_the_back_removed_in_front() {
     never_none(1, &[Insert(0)], steps(&[InsertBatch(3, 1), Remove(0)]));
+}
+
+/// The same with a third thread, which takes away what was there before as soon as it has seen the batch: not absorbed yet, it has
+/// changed no shard since it became visible.
+fn batch_seen_by_another(before: u8, batch: u8) {
+    model_within(1, move || {
+        let fleet = Arc::new(Fleet::new(TWO));
+        let mut actor = Actor::new(&fleet, 0);
+        actor.run(&steps(&[Insert(before)]));
+        let one = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[InsertBatch(batch, 1)])))
+        };
+        let two = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                fleet.scheduler.acquire().expect("at every instant one was eligible").check();
+            })
+        };
+        if fleet.scheduler.get(&batch).is_some() {
+            fleet.scheduler.exclude(&before).expect("a member");
+        }
+        one.join().expect("no panic");
+        two.join().expect("no panic");
+        drop(actor);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+#[test]
+fn batch_in_front_seen_by_another() {
+    batch_seen_by_another(1, 2);
+}
+
+#[test]
+fn batch_at_the_back_seen_by_another() {
+    batch_seen_by_another(0, 3);
 }
 
 /// Everything changes places twice.

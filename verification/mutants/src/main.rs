@@ -130,7 +130,7 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
         }
         _ => {
             return Err(
-                "usage: mutants deep | all | again | late | rest | only TEXT | models TEXT | table | left"
+                "usage: mutants deep | all | again | open | late | rest | only TEXT | models TEXT | table | left"
                     .into(),
             );
         }

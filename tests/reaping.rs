@@ -1,0 +1,144 @@
+//! When overdue leases are looked for, and by whom: what an acquisition, a tick and a timer make of limits on leases.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use leasehold::{
+    Builder, Capacity, Entry, ManualClock, Outcome, Overdue, ReleaseError, Resource, Scheduler, Timer,
+};
+
+type Plain = Entry<u32, u32, ()>;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn limited<R: Resource>(overdue: Overdue, max_hold: Duration) -> (Builder<R>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::<R>::builder().shards(1).clock(Arc::clone(&clock));
+    (builder.max_hold(max_hold).overdue(overdue), clock)
+}
+
+/// Reports are for those who ask: an acquisition that finds nothing does not look, and nothing is due by itself.
+#[test]
+fn what_is_only_reported_is_looked_for_by_who_asks() {
+    let (builder, clock) = limited::<Plain>(Overdue::Report, LIMIT);
+    let fleet = builder.build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let _lease = fleet.acquire().expect("free");
+    assert_eq!(fleet.tick(), None);
+    clock.advance(2 * LIMIT);
+    assert!(fleet.acquire().is_err());
+    assert_eq!(fleet.stats().overdue, 0);
+    assert_eq!(fleet.tick(), None);
+    assert_eq!(fleet.overdue().len(), 1);
+    assert_eq!(fleet.stats().overdue, 1);
+}
+
+/// If leases are taken back there is always a moment to look again, be it the last of all.
+#[test]
+fn the_longest_limit_is_a_moment() {
+    let (builder, _) = limited::<Plain>(Overdue::Revoke, Duration::MAX);
+    let fleet = builder.build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let _lease = fleet.acquire().expect("free");
+    assert!(fleet.tick().is_some());
+    assert!(fleet.tick().is_some());
+}
+
+/// Keeps what it is asked for.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Duration>>);
+
+impl Timer for Kept {
+    fn call_after(&self, after: Duration, _call: Box<dyn FnOnce() + Send>) {
+        self.0.lock().expect("no panic").push(after);
+    }
+}
+
+/// Somebody who waits may sleep until the later moment.
+#[test]
+fn a_renewal_to_an_earlier_moment_sets_the_timer() {
+    let (builder, _) = limited::<Plain>(Overdue::Revoke, LIMIT);
+    let timer = Arc::new(Kept::default());
+    let fleet = builder.timer(Arc::clone(&timer)).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let mut lease = fleet.acquire().expect("free");
+    assert_eq!(fleet.reap_overdue(), 0);
+    timer.0.lock().expect("no panic").clear();
+    lease.renew(2 * LIMIT).expect("not overdue");
+    assert!(timer.0.lock().expect("no panic").is_empty(), "nothing is due earlier");
+    lease.renew(LIMIT / 2).expect("not overdue");
+    assert_eq!(*timer.0.lock().expect("no panic"), [LIMIT / 2]);
+}
+
+static FRAGILE: AtomicBool = AtomicBool::new(false);
+
+/// Its rank is asked for when a unit comes back, and that may panic.
+struct Fragile(u8);
+
+impl Resource for Fragile {
+    type Key = u8;
+    type Priority = u32;
+
+    fn key(&self) -> u8 {
+        self.0
+    }
+
+    fn priority(&self, in_flight: u32) -> u32 {
+        assert!(!FRAGILE.load(Ordering::Relaxed), "fragile");
+        in_flight
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity::Limited(2)
+    }
+}
+
+/// A look that a panic has ended is not taken for one: the next acquisition looks again.
+#[test]
+fn a_look_that_panics_is_taken_up_again() {
+    let (builder, clock) = limited::<Fragile>(Overdue::Revoke, LIMIT);
+    let fleet = builder.build().expect("in range");
+    for key in 0..2 {
+        fleet.insert(Fragile(key)).map_err(|rejected| rejected.error).expect("new");
+    }
+    let leases = fleet.acquire_many(4).expect("free");
+    clock.advance(LIMIT);
+    FRAGILE.store(true, Ordering::Relaxed);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let looked = catch_unwind(AssertUnwindSafe(|| fleet.reap_overdue()));
+    std::panic::set_hook(hook);
+    FRAGILE.store(false, Ordering::Relaxed);
+    assert!(looked.is_err());
+    assert!(fleet.stats().revoked < 4, "the panic has ended it");
+    assert_eq!(fleet.acquire_many(4).expect("the rest is overdue as well").len(), 4);
+    assert_eq!(fleet.stats().revoked, 4);
+    drop(leases);
+}
+
+/// Whoever holds a lease can ask, and a return with an outcome is told.
+#[test]
+fn a_holder_is_told_in_every_form() {
+    let (builder, _) = limited::<Plain>(Overdue::Report, LIMIT);
+    let fleet = Arc::new(builder.build().expect("in range"));
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let mut owned = fleet.acquire_owned().expect("free");
+    assert!(!owned.is_revoked());
+    fleet.revoke(owned.token()).expect("out");
+    assert!(owned.is_revoked());
+    assert!(matches!(owned.try_finish(Outcome::Ok { latency: LIMIT }), Err(ReleaseError::Revoked { .. })));
+    let mut lease = fleet.acquire().expect("taken back");
+    fleet.revoke(lease.token()).expect("out");
+    assert!(matches!(lease.try_finish(Outcome::Ok { latency: LIMIT }), Err(ReleaseError::Revoked { .. })));
+    let lease = fleet.acquire().expect("taken back");
+    let before = fleet.stats().succeeded;
+    assert_eq!(lease.try_finish(Outcome::Ok { latency: LIMIT }), Ok(()));
+    assert_eq!((fleet.stats().succeeded, fleet.stats().in_flight), (before + 1, 0));
+}
