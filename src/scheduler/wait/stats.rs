@@ -84,6 +84,8 @@ impl Counts {
     pub fn ended(&self, ending: Ending) {
         // Release: pairs with the Acquire in `read`: who sees the end of a wait sees its beginning, which the same request has
         // counted before.
+        // Survives Release -> Relaxed: loom does not see counts (`sync::count`); a reader would have to see the later of two
+        // read-modify-writes of one thread without the earlier, on other words, which this processor never shows.
         self.endings[ending as usize].fetch_add(1, Ordering::Release);
     }
 
@@ -104,6 +106,7 @@ impl Counts {
     pub fn read(&self) -> WaitStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         // Acquire, and before the beginnings are read: see `ended`. Never more ends than waits.
+        // Survives Acquire -> Relaxed: as its partner in `ended`.
         let endings = self.endings.each_ref().map(|count| count.load(Ordering::Acquire));
         let ending = |ending: Ending| endings[ending as usize];
         WaitStats {

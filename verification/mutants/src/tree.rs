@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::{Fallible, kind::Kind};
 
 /// What a build of the tests needs, besides the library's sources.
-const COPIED: &[&str] = &["Cargo.lock", "tests", "verification"];
+const COPIED: &[&str] = &["Cargo.lock", "examples", "tests", "verification"];
 
 /// All but the command-line tool's.
 const FEATURES: &str = "internals,seize,serde";

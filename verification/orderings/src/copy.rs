@@ -9,7 +9,7 @@ use std::{
 use crate::scan::Site;
 
 /// What a build of the models needs.
-const PARTS: [&str; 6] = ["Cargo.toml", "Cargo.lock", "README.md", "src", "tests", "verification"];
+const PARTS: [&str; 7] = ["Cargo.toml", "Cargo.lock", "README.md", "examples", "src", "tests", "verification"];
 /// The module that chooses.
 const CHOICE: &str = include_str!("../choice.rs");
 
