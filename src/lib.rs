@@ -125,6 +125,8 @@ mod strategy;
 mod sync;
 
 pub use events::{Event, EventKind};
+#[cfg(not(any(loom, shuttle)))]
+pub use lookup::collect_garbage;
 pub use node::{Hold, Standing};
 pub use outcome::Outcome;
 pub use rank::{Narrow, Priority};

@@ -14,6 +14,7 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod barrier;
 #[cfg(not(loom))]
 mod cell;
 mod clock;
