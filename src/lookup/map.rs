@@ -213,7 +213,7 @@ where
 
     /// Empties the map and hands out the pointers with which the items came.
     ///
-    /// Guards of an [`Epoch`](super::reclaim::Epoch) that are still live may hold references to the items.
+    /// Guards of a reclaimer without instances that are still live may hold references to the items.
     pub fn drain(&mut self) -> Vec<NonNull<T>> {
         let items = {
             let guard = self.pin();

@@ -9,7 +9,7 @@
 //! | `--cfg loom` | loom | every interleaving of two or three threads, weak orderings included |
 //! | `--cfg shuttle` | shuttle | the whole scheduler under random schedules, sequentially consistent |
 //!
-//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the epoch collector)
+//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the reclaimers)
 //! have stand-ins here and in `lookup::reclaim`, used only in models.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
