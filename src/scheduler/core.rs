@@ -47,6 +47,8 @@ pub struct Core<R: Resource> {
     pub max_resources: Option<(u32, Overflow)>,
     pub virtual_nodes: u32,
     pub with_events: bool,
+    /// Leases are recorded, or some resource has had more than one unit: then [`lend_usual`](Self::lend_usual) is not tried.
+    pub unusual: AtomicBool,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
@@ -111,6 +113,15 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn pin_for_events(&self) -> Option<Pin<'_>> {
         if self.with_events { Some(self.pin()) } else { None }
+    }
+
+    /// To be told of each limit before a resource has it.
+    #[inline]
+    pub fn expect_limit(&self, limit: u32) {
+        // Relaxed: a hint, for `lend_usual`. Looked at first, because its line is everybody's.
+        if limit != 1 && !self.unusual.load(Ordering::Relaxed) {
+            self.unusual.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes a shard's lock for something that may make events.
@@ -284,12 +295,35 @@ impl<R: Resource> Core<R> {
         self.witness(held);
         match held.token {
             None => {
-                let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
-                self.rerank_returned(load);
+                if deadline.is_some() || !held.exclusive || !self.give_back_usual(held, outcome) {
+                    self.give_back_anyhow(held, deadline, outcome);
+                }
                 Ok(())
             }
             Some(token) => self.end_pinned(held, token, deadline, outcome),
         }
+    }
+
+    /// The usual return: of an exclusive resource, with nobody waiting. `false`: it is not that, and nothing was done.
+    #[inline(always)]
+    fn give_back_usual(&self, held: &Held<R>, outcome: Option<Count>) -> bool {
+        let node = held.node();
+        let shard = self.home(node);
+        let mut locked = self.lock(shard);
+        // An update may have given it more units since it was lent.
+        if locked.details(node).limit != 1 || !self.waiters.gate().is_free() {
+            return false;
+        }
+        let (garbage, moved) = locked.give_back_in_line(node, held.value, None, outcome);
+        locked.finish();
+        let _ = self.gave_back(shard, held.node, moved, garbage, None);
+        true
+    }
+
+    #[inline(never)]
+    fn give_back_anyhow(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
+        let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
+        self.rerank_returned(load);
     }
 
     /// A guard that has an entry in the token table: somebody may have returned the unit already; the pin ends in any case.

@@ -139,6 +139,7 @@ impl<R: Resource> Core<R> {
         let Some(limit) = capacity.limit() else {
             return Err(Rejected { returned: resource, error: InsertError::Capacity { key, capacity } });
         };
+        self.expect_limit(limit);
         let rank = resource.priority(0).rank();
         Ok(Draft { key, hash, limit, rank, resource })
     }

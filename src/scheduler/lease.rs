@@ -1,6 +1,6 @@
 //! Leases: what an acquisition gives, and what gives it back.
 
-use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
+use std::{fmt, mem, ops::Deref, panic::Location, ptr::NonNull, time::Duration};
 
 use super::{
     core::{Core, Held},
@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     lookup::Keyed,
+    node::{Node, Value},
     outcome::Outcome,
     resource::Resource,
     shard::{Count, Lent},
@@ -58,6 +59,12 @@ impl<'s, R: Resource> Lease<'s, R> {
         let mut lease = Self::bare(core, &lent);
         lease.settle(&lent, site);
         lease
+    }
+
+    /// Wraps what a shard has lent in the usual case: an exclusive resource, nothing recorded.
+    #[inline(always)]
+    pub(super) fn usual(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
+        Lease { core, held: Held { node, value, token: None, exclusive: true } }
     }
 
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).

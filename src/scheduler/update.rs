@@ -43,6 +43,7 @@ impl<R: Resource> Core<R> {
             let error = UpdateError::Capacity { key: given, capacity };
             return Attempt::Refused(Rejected { returned: resource, error });
         };
+        self.expect_limit(limit);
         // An exclusive resource is ranked while it is free; others by their load at the transition, guessed here.
         let load = if limit == 1 { 0 } else { node.state.load().in_flight() };
         let rank = resource.priority(load).rank();

@@ -63,6 +63,18 @@ impl<R: Resource> Locked<'_, R> {
         self.take(self.node_in(entry.slot()), true).ok()
     }
 
+    /// As [`lend_best`](Self::lend_best), if the best is an exclusive resource.
+    #[inline(always)]
+    pub fn lend_best_exclusive(&mut self) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+        let entry = self.inner.ready.peek_min()?;
+        let node = self.node_in(entry.slot());
+        if self.owned(node, |owned| owned.limit) != 1 {
+            return None;
+        }
+        let lent = self.take(node, true).ok()?;
+        Some((lent.node, lent.value))
+    }
+
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
         self.take(node, false)
@@ -148,8 +160,19 @@ impl<R: Resource> Locked<'_, R> {
     ///
     /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
     /// The caller has then come through [`Shard::lock_with_cooling`].
-    #[inline]
     pub fn give_back(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+    ) -> (Garbage<R>, Moved) {
+        self.give_back_in_line(node, value, deadline, outcome)
+    }
+
+    /// As [`give_back`](Self::give_back), for the usual lease.
+    #[inline(always)]
+    pub fn give_back_in_line(
         &mut self,
         node: &Node<R>,
         value: NonNull<Value<R>>,

@@ -34,9 +34,8 @@ mod kernel {
         ASKED.call_once(|| {
             let offered = membarrier(QUERY);
             let wanted = libc::c_long::from(PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED);
-            let helps = offered > 0
-                && offered & wanted == wanted
-                && membarrier(REGISTER_PRIVATE_EXPEDITED) == 0;
+            let helps =
+                offered > 0 && offered & wanted == wanted && membarrier(REGISTER_PRIVATE_EXPEDITED) == 0;
             // Relaxed: `Once` publishes it to whoever has prepared, and nobody else asks.
             HELPS.store(helps, Ordering::Relaxed);
         });
