@@ -4,7 +4,7 @@
 //!
 //! 1. [`Node::state`] changes only through the transitions of [`state`], each one CAS. Anyone may read it.
 //! 2. [`Owned`], and each value's [`Claims`], are touched only by the holder of the home shard's lock.
-//! 3. `value`, `rank` and `deadline` are *written* only under that lock; anyone may read them. A value is read through a guard of
+//! 3. `value`, `rank`, `deadline` and `shared` are *written* only under that lock; anyone may read them. A value is read through a guard of
 //!    the reclaimer, or by a lease that claims it.
 //! 4. `key`, `hash`, `home` and `batch` never change.
 //! 5. A node is freed when its word [is spent](State::is_spent), no pin is left, and every guard of that time is gone.
@@ -30,7 +30,7 @@ use crate::{
     resource::Resource,
     sync::{
         UnsafeCell,
-        atomic::{AtomicPtr, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     },
 };
 
@@ -92,7 +92,9 @@ pub struct Node<R: Resource> {
     rank: AtomicU64,
     deadline: AtomicU64,
     hash: u64,
-    home: u32,
+    home: u16,
+    /// See [`Node::is_shared`].
+    shared: AtomicBool,
     batch: u32,
     owned: UnsafeCell<Owned>,
     key: R::Key,
@@ -138,7 +140,9 @@ impl<R: Resource> Node<R> {
             rank: AtomicU64::new(rank),
             deadline: AtomicU64::new(0),
             hash,
-            home,
+            // There are 1,024 shards at most.
+            home: home as u16,
+            shared: AtomicBool::new(limit != 1),
             batch,
             owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
             key,
@@ -148,7 +152,20 @@ impl<R: Resource> Node<R> {
     /// The index of the home shard.
     #[inline]
     pub fn home(&self) -> u32 {
-        self.home
+        u32::from(self.home)
+    }
+
+    /// Whether the current value allows more than one lease. Under the home lock it is exact; without it a hint.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: as `rank`.
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it does. The caller holds the home lock.
+    pub fn set_shared(&self, shared: bool) {
+        // Relaxed: as `rank`.
+        self.shared.store(shared, Ordering::Relaxed);
     }
 
     /// The batch it was inserted with; 0 if alone.

@@ -33,8 +33,9 @@ use super::{
 };
 use crate::{
     node::{Node, Standing, Value},
+    rank::Priority,
     resource::Resource,
-    shard::{Lent, Locked, NEVER, Shard},
+    shard::{Forecast, Lent, Locked, NEVER, Pin, Shard},
     strategy::ShardView,
     sync::{Timestamp, atomic::Ordering},
 };
@@ -49,17 +50,40 @@ pub(super) enum Tried<R: Resource> {
 impl<R: Resource> Core<R> {
     /// Lends the best of one shard, after a piece of a committed batch has been absorbed.
     #[inline]
-    pub(super) fn lend_best(&self, locked: &mut Locked<'_, R>) -> Option<Lent<R>> {
+    pub(super) fn lend_best(
+        &self,
+        locked: &mut Locked<'_, R>,
+        forecast: Option<&Forecast<R>>,
+    ) -> Option<Lent<R>> {
         let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
-        locked.lend_best()
+        locked.lend_best(forecast)
+    }
+
+    /// The rank that the best resource a shard shows will have when it has been lent, if it is one that is ranked by its load.
+    /// Runs user code.
+    fn forecast_best(&self, shard: &Shard<R>, guard: &Pin<'_>) -> Option<Forecast<R>> {
+        let node = self.follow(shard.face().best(), guard)?;
+        if !node.is_shared() {
+            return None;
+        }
+        Some(self.forecast(node, node.state.load().in_flight() + 1, guard))
+    }
+
+    /// The rank of a resource at a load. Runs user code.
+    pub(super) fn forecast(&self, node: &Node<R>, in_flight: u32, guard: &Pin<'_>) -> Forecast<R> {
+        let value = node.value(guard);
+        let rank = value.resource().priority(in_flight).rank();
+        Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
     }
 
     #[inline]
     fn try_lend(&self, shard: &Shard<R>) -> Tried<R> {
+        let guard = self.unusual.load(Ordering::Relaxed).then(|| self.pin());
+        let forecast = guard.as_ref().and_then(|guard| self.forecast_best(shard, guard));
         match shard.try_lock(self.pin_for_events()) {
             None => Tried::Busy,
             Some(mut locked) => {
-                let lent = self.lend_best(&mut locked);
+                let lent = self.lend_best(&mut locked, forecast.as_ref());
                 locked.finish();
                 lent.map_or(Tried::Empty, Tried::Lent)
             }
@@ -146,7 +170,7 @@ impl<R: Resource> Core<R> {
             // A5.
             if busy {
                 for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                    if let Some(lent) = self.lend_best(&mut self.lock(shard)) {
+                    if let Some(lent) = self.lend_best(&mut self.lock(shard), None) {
                         return Ok(lent);
                     }
                 }

@@ -79,7 +79,7 @@ impl<'s, R: Resource> Lease<'s, R> {
         if let Some(limits) = &self.core.limits {
             self.core.record(limits, &mut self.held, site);
         }
-        self.core.rerank_lent(&self.held, lent.rank, lent.state);
+        self.core.rerank_lent(&self.held, lent);
     }
 
     /// The same lease, no longer borrowing the scheduler. One reference count.

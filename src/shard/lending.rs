@@ -17,8 +17,10 @@ pub struct Lent<R: Resource> {
     pub value: NonNull<Value<R>>,
     /// The word after the transition.
     pub state: State,
-    /// The rank it was lent at.
+    /// The rank it has now.
     pub rank: u64,
+    /// That is the rank of its new load.
+    pub ranked: bool,
     /// Only one lease is allowed, so that the rank does not depend on the load.
     pub exclusive: bool,
 }
@@ -26,6 +28,26 @@ pub struct Lent<R: Resource> {
 // SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
 #[allow(unsafe_code)]
 unsafe impl<R: Resource> Send for Lent<R> {}
+
+/// The rank of a resource at the load that it is about to have, computed before the lock was taken: then the change of load and that
+/// of the rank need one critical section. Whoever has it holds a guard that is older: no other value can have that address.
+pub struct Forecast<R: Resource> {
+    pub node: NonNull<Node<R>>,
+    pub value: NonNull<Value<R>>,
+    pub in_flight: u32,
+    pub rank: u64,
+}
+
+impl<R: Resource> Forecast<R> {
+    /// Whether it has come true.
+    #[inline]
+    fn holds(&self, node: &Node<R>, state: State) -> bool {
+        NonNull::from(node) == self.node
+            && state.in_flight() == self.in_flight
+            && node.value_ptr() == self.value
+            && node.is_shared()
+    }
+}
 
 /// What nobody reaches any more: to be retired through a guard once the lock is free.
 #[must_use = "garbage that is not retired leaks"]
@@ -58,9 +80,9 @@ pub struct Revalued<R: Resource> {
 impl<R: Resource> Locked<'_, R> {
     /// Lends the best eligible resource. O(log n), O(1) if it was in use lately.
     #[inline]
-    pub fn lend_best(&mut self) -> Option<Lent<R>> {
+    pub fn lend_best(&mut self, forecast: Option<&Forecast<R>>) -> Option<Lent<R>> {
         let entry = self.inner.ready.peek_min()?;
-        self.take(self.node_in(entry.slot()), true).ok()
+        self.take(self.node_in(entry.slot()), true, forecast).ok()
     }
 
     /// As [`lend_best`](Self::lend_best), if the best is an exclusive resource.
@@ -71,13 +93,13 @@ impl<R: Resource> Locked<'_, R> {
         if self.owned(node, |owned| owned.limit) != 1 {
             return None;
         }
-        let lent = self.take(node, true).ok()?;
+        let lent = self.take(node, true, None).ok()?;
         Some((lent.node, lent.value))
     }
 
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
-        self.take(node, false)
+        self.take(node, false, None)
     }
 
     /// As [`Locked::lend`]; a node whose cooling is over at `now` is warmed up first, out of its turn.
@@ -86,7 +108,7 @@ impl<R: Resource> Locked<'_, R> {
         if state.standing() == Standing::Cooling && node.deadline() <= now {
             let _ = self.clear(node, Hold::Cooling, Count::Warmed);
         }
-        self.take(node, false)
+        self.take(node, false, None)
     }
 
     /// Lends the node in a slot, if there is one and it is eligible.
@@ -96,11 +118,16 @@ impl<R: Resource> Locked<'_, R> {
         }
         let node = self.inner.slots.node(slot)?;
         // SAFETY: rule 5 of `node`: a node in the slot table is not spent, and the lock is held.
-        self.take(unsafe { node.as_ref() }, false).ok()
+        self.take(unsafe { node.as_ref() }, false, None).ok()
     }
 
     #[inline]
-    pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
+    pub(super) fn take(
+        &mut self,
+        node: &Node<R>,
+        is_best: bool,
+        forecast: Option<&Forecast<R>>,
+    ) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
         if !state.is_eligible() {
@@ -111,6 +138,10 @@ impl<R: Resource> Locked<'_, R> {
         // Whatever came out of the heap is validated by the word.
         let moved = node.state.lend(limit).map_err(|Refused(state)| state)?;
         let face = self.face();
+        let forecast = forecast.filter(|forecast| forecast.holds(node, moved.to));
+        if let Some(forecast) = forecast {
+            node.set_rank(forecast.rank);
+        }
         let rank = node.rank();
         if moved.to.is_full() {
             if is_best {
@@ -134,6 +165,7 @@ impl<R: Resource> Locked<'_, R> {
             value: node.value_ptr(),
             state: moved.to,
             rank,
+            ranked: forecast.is_some(),
             exclusive: limit == 1,
         })
     }
@@ -160,14 +192,17 @@ impl<R: Resource> Locked<'_, R> {
     ///
     /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
     /// The caller has then come through [`Shard::lock_with_cooling`].
+    ///
+    /// Answers what is to be retired, the transition, and whether the forecast has come true.
     pub fn give_back(
         &mut self,
         node: &Node<R>,
         value: NonNull<Value<R>>,
         deadline: Option<u64>,
         outcome: Option<Count>,
-    ) -> (Garbage<R>, Moved) {
-        self.give_back_in_line(node, value, deadline, outcome)
+        forecast: Option<&Forecast<R>>,
+    ) -> (Garbage<R>, Moved, bool) {
+        self.give_back_in_line(node, value, deadline, outcome, forecast)
     }
 
     /// As [`give_back`](Self::give_back), for the usual lease.
@@ -178,7 +213,8 @@ impl<R: Resource> Locked<'_, R> {
         value: NonNull<Value<R>>,
         deadline: Option<u64>,
         outcome: Option<Count>,
-    ) -> (Garbage<R>, Moved) {
+        forecast: Option<&Forecast<R>>,
+    ) -> (Garbage<R>, Moved, bool) {
         self.write();
         let before = self.details(node);
         let cool = deadline.is_some() && !node.state.load().is_removed();
@@ -190,6 +226,15 @@ impl<R: Resource> Locked<'_, R> {
                 owned.superseded -= 1;
                 claims.leases -= 1;
             });
+        }
+        let forecast = forecast.filter(|forecast| forecast.holds(node, moved.to));
+        if let Some(forecast) = forecast
+            && forecast.rank != node.rank()
+        {
+            node.set_rank(forecast.rank);
+            if moved.from.is_eligible() && moved.to.is_eligible() {
+                self.requeue(before.slot, forecast.rank, false);
+            }
         }
         let face = self.face();
         let mut cooled = false;
@@ -215,7 +260,7 @@ impl<R: Resource> Locked<'_, R> {
         if let Some(outcome) = outcome {
             self.face().tally(outcome);
         }
-        (garbage, moved)
+        (garbage, moved, forecast.is_some())
     }
 
     /// Takes something off the claims on a superseded value; hands it out if that was the last claim.
@@ -346,6 +391,7 @@ impl<R: Resource> Locked<'_, R> {
         };
         let old = node.swap_value(value);
         let before = self.owned(node, |owned| std::mem::replace(&mut owned.limit, limit));
+        node.set_shared(limit != 1);
         let claimed = self.owned(node, |owned| {
             let leases = moved.from.in_flight() - owned.superseded;
             owned.superseded += leases;
