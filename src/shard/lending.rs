@@ -61,6 +61,11 @@ pub struct Garbage<R: Resource> {
 impl<R: Resource> Garbage<R> {
     pub(super) const NONE: Self = Garbage { node: None, value: None };
 
+    /// A node that its remover is alone with.
+    pub fn node(node: &Node<R>) -> Self {
+        Garbage { node: Some(NonNull::from(node)), value: None }
+    }
+
     /// There is nothing to retire.
     #[inline]
     pub fn is_empty(&self) -> bool {

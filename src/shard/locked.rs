@@ -102,8 +102,8 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     // Room.
 
-    pub(super) fn shortage_for_slot(&self) -> Option<Shortage> {
-        self.shortage_for(self.inner.slots.live() as usize + 1)
+    pub(super) fn shortage_for_more(&self, nodes: usize) -> Option<Shortage> {
+        self.shortage_for(self.inner.slots.live() as usize + nodes)
     }
 
     /// What is missing for `nodes` nodes in all. Every node that has a slot may become eligible.
