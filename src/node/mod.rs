@@ -84,20 +84,21 @@ impl Owned {
     pub const NO_SLOT: u32 = u32::MAX;
 }
 
-/// A resource inside the scheduler.
+/// A resource inside the scheduler. What a lookup needs comes first: in a large fleet each line is a cache miss.
+#[repr(C)]
 pub struct Node<R: Resource> {
     /// The state word.
     pub state: NodeState,
+    key: R::Key,
     value: AtomicPtr<Value<R>>,
     rank: AtomicU64,
-    deadline: AtomicU64,
-    hash: u64,
+    owned: UnsafeCell<Owned>,
+    batch: u32,
     home: u16,
     /// See [`Node::is_shared`].
     shared: AtomicBool,
-    batch: u32,
-    owned: UnsafeCell<Owned>,
-    key: R::Key,
+    hash: u64,
+    deadline: AtomicU64,
 }
 
 // SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
