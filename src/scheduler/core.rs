@@ -176,12 +176,13 @@ impl<R: Resource> Core<R> {
     fn retire_all(&self, garbage: Garbage<R>) {
         let guard = self.pin();
         if let Some(value) = garbage.value {
-            // SAFETY: rule 6 of `node`: superseded, and the last claim is gone. The box is given up here.
-            unsafe { guard.retire(value.as_ptr(), node::free) };
+            let free = if garbage.first { Node::drop_first } else { node::free };
+            // SAFETY: rule 6 of `node`: superseded, and the last claim is gone. It is given up here.
+            unsafe { guard.retire(value.as_ptr(), free) };
         }
         if let Some(node) = garbage.node {
             // SAFETY: rule 5 of `node`: spent, without pins, out of lookup, slot table and face. The box is given up here.
-            unsafe { guard.retire(node.as_ptr(), node::free) };
+            unsafe { guard.retire(node.as_ptr(), Node::free) };
         }
     }
 
@@ -377,14 +378,17 @@ impl<R: Resource> Drop for Core<R> {
                 })
             };
             if superseded {
-                // SAFETY: rule 6: that was the last claim.
-                unsafe { node::free(value.as_ptr()) };
+                // SAFETY: rule 6: that was the last claim. The node is still there.
+                unsafe {
+                    let free = if node.as_ref().is_first(value) { Node::drop_first } else { node::free };
+                    free(value.as_ptr());
+                }
             }
         }
         for shard in &mut self.shards {
             for node in shard.drain_nodes() {
                 // SAFETY: a node in a slot table is not spent, so it has not been retired; `&mut self` is the last owner.
-                unsafe { node::free(node.as_ptr()) };
+                unsafe { Node::free(node.as_ptr()) };
             }
         }
     }

@@ -51,8 +51,7 @@ pub(super) struct Newcomer<'a, R: Resource> {
 impl<'a, R: Resource> Newcomer<'a, R> {
     /// I2.
     pub(super) fn new(core: &'a Core<R>, draft: Draft<R>, home: u32, batch: u32) -> Self {
-        let node = NonNull::from(Box::leak(Box::new(Node::new(draft, home, batch))));
-        Newcomer { core, node: Some(node), linked: false, seated: false }
+        Newcomer { core, node: Some(Node::boxed(draft, home, batch)), linked: false, seated: false }
     }
 
     /// Takes the home lock with the node in a slot. `None` if the shard is full.
@@ -113,7 +112,7 @@ impl<'a, R: Resource> Newcomer<'a, R> {
         // SAFETY: aborted without having been admitted, so nobody reads its value; ours alone.
         let resource = unsafe { alive.take_unborn() };
         // SAFETY: rule 5 of `node`: out of lookup, slot table and heaps. Given up here.
-        unsafe { guard.retire(node.as_ptr(), node::free) };
+        unsafe { guard.retire(node.as_ptr(), Node::free) };
         resource
     }
 }

@@ -56,14 +56,16 @@ pub struct Garbage<R: Resource> {
     pub node: Option<NonNull<Node<R>>>,
     /// A superseded value without claims.
     pub value: Option<NonNull<Value<R>>>,
+    /// That is the one that lives in the node itself.
+    pub first: bool,
 }
 
 impl<R: Resource> Garbage<R> {
-    pub(super) const NONE: Self = Garbage { node: None, value: None };
+    pub(super) const NONE: Self = Garbage { node: None, value: None, first: false };
 
     /// A node that its remover is alone with.
     pub fn node(node: &Node<R>) -> Self {
-        Garbage { node: Some(NonNull::from(node)), value: None }
+        Garbage { node: Some(NonNull::from(node)), ..Self::NONE }
     }
 
     /// There is nothing to retire.
@@ -227,6 +229,7 @@ impl<R: Resource> Locked<'_, R> {
             node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
         let mut garbage = Garbage::NONE;
         if value != node.value_ptr() {
+            garbage.first = node.is_first(value);
             garbage.value = self.unclaim(node, value, |owned, claims| {
                 owned.superseded -= 1;
                 claims.leases -= 1;
@@ -320,7 +323,8 @@ impl<R: Resource> Locked<'_, R> {
         });
         // The current value stays with its node.
         let value = unclaimed.filter(|&value| value != node.value_ptr());
-        Garbage { node: self.release_if_spent(node, node.state.load()), value }
+        let first = value.is_some_and(|value| node.is_first(value));
+        Garbage { node: self.release_if_spent(node, node.state.load()), value, first }
     }
 
     /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
@@ -345,7 +349,7 @@ impl<R: Resource> Locked<'_, R> {
     pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();
         self.owned(node, |owned| owned.pins -= 1);
-        Garbage { node: self.release_if_spent(node, node.state.load()), value: None }
+        Garbage { node: self.release_if_spent(node, node.state.load()), ..Garbage::NONE }
     }
 
     // Ranks and values.
@@ -416,6 +420,7 @@ impl<R: Resource> Locked<'_, R> {
         }
         self.follow(node, moved, before, owned);
         self.tally(Count::Updated, node, moved.to);
-        Ok(Revalued { moved, garbage: Garbage { node: None, value: (!claimed).then_some(old) } })
+        let garbage = Garbage { node: None, value: (!claimed).then_some(old), first: node.is_first(old) };
+        Ok(Revalued { moved, garbage })
     }
 }

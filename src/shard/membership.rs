@@ -85,7 +85,7 @@ impl<'s, R: Resource> Locked<'s, R> {
     pub fn unlink(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();
         let Ok(moved) = node.state.unlink() else { return Garbage::NONE };
-        Garbage { node: self.release_if_spent(node, moved.to), value: None }
+        Garbage { node: self.release_if_spent(node, moved.to), ..Garbage::NONE }
     }
 
     // Holds.
