@@ -248,8 +248,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Linearizable: the lease begins at the compare-and-swap of the resource's state word.
     ///
     /// # Callbacks
-    /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`] after the lease has begun,
-    /// if the resource has more than one unit of capacity. If that panics, the lease is returned.
+    /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`], if the best resource has more than
+    /// one unit of capacity, before anything is changed, and once more after the lease has begun if the load was another by then. If
+    /// that panics, the lease is returned.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no resource was eligible.

@@ -167,7 +167,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// An empty batch does nothing. In a bounded fleet a batch that does not fit is refused, whatever the overflow rule.
     ///
     /// # Progress and cost
-    /// Batches wait for each other. Each shard's lock is held for O(1) or O(log n) at a time, never two at once. Four
+    /// Batches wait for each other. Each shard's lock is held for O(1) or O(log n) at a time, never two at once. Three
     /// allocations per resource at most, outside the locks.
     ///
     /// # Consistency

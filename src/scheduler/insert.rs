@@ -358,7 +358,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Progress and cost
     /// Blocking on the home shard's lock (O(log n)), and on an insertion or a batch that is inserting the same key.
-    /// Allocates the node, the value, and now and then a segment, always outside the lock. An eviction looks at each shard.
+    /// Allocates the node, with the value in it, and now and then a segment, always outside the lock. An eviction looks at each shard.
     ///
     /// # Callbacks
     /// The resource's methods, `Hash` and `Eq` of the key. If one panics, the fleet is as before and the resource is

@@ -28,8 +28,8 @@ use crate::{
 ///
 /// # Progress
 /// Returning takes the home shard's lock: blocking, for as long as another thread works on that shard. O(log n). No
-/// allocation. If the resource has more than one unit of capacity, [`Resource::priority`] runs after the return; should
-/// it panic, the lease has been returned all the same.
+/// allocation. If the resource has more than one unit of capacity, [`Resource::priority`] runs before the return, and once more after
+/// it if the load was another by then; should it panic, the lease has been returned all the same.
 #[must_use = "a lease that is dropped at once lends nothing"]
 pub struct Lease<'s, R: Resource> {
     core: &'s Core<R>,

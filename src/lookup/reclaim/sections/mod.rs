@@ -326,6 +326,9 @@ mod threads {
             let here = unsafe { &*self.local };
             let is_full = {
                 let mut bag = here.bag.borrow_mut();
+                if bag.capacity() == 0 {
+                    bag.reserve_exact(BAG);
+                }
                 bag.push(Retired { pointer: pointer.cast(), reclaim });
                 bag.len() >= BAG || here.ending
             };
