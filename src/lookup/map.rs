@@ -7,7 +7,7 @@ use super::{
     budget::{limit, slots_for},
     find::find,
     raw::{self, Content, Loaded},
-    table::Table,
+    table::{CHUNK, Table},
 };
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
@@ -238,6 +238,13 @@ where
     /// removal, and stands still without them. Worth calling after a bulk load that only lookups follow.
     pub fn finish_resize(&self, guard: &C::Guard<'_>) {
         self.finish_resize_now(guard);
+    }
+
+    /// As [`finish_resize`](Map::finish_resize), if it is no more work than so many insertions would have done of it anyhow.
+    pub fn finish_resize_after(&self, insertions: usize, guard: &C::Guard<'_>) {
+        if self.root(guard).len() <= insertions.saturating_mul(CHUNK) {
+            self.finish_resize_now(guard);
+        }
     }
 
     /// Counts what there is.
