@@ -100,8 +100,16 @@ impl<R: Resource> Locked<'_, R> {
         if self.owned(node, |owned| owned.limit) != 1 {
             return None;
         }
-        let lent = self.take(node, true, None).ok()?;
-        Some((lent.node, lent.value))
+        self.write();
+        // What is in the ready heap is eligible; the word decides all the same.
+        let moved = node.state.lend(1).ok()?;
+        let inner = &mut **self.inner;
+        let _ = inner.ready.pop_min(&mut inner.slots);
+        let face = self.face();
+        face.shift(Standing::Eligible, Standing::AtCapacity);
+        face.change_available(1, 0);
+        self.tally(Count::Lent, node, moved.to);
+        Some((NonNull::from(node), node.value_ptr()))
     }
 
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
