@@ -47,6 +47,18 @@ pub(super) enum Tried<R: Resource> {
     Busy,
 }
 
+/// How far the walk has got when the usual case turns out not to be one.
+#[derive(Clone, Copy)]
+pub(super) enum Got {
+    Nowhere,
+    /// A2 has chosen this shard, or a number that is none.
+    Chosen(usize),
+    /// And it has nothing to lend.
+    Empty(usize),
+    /// And its lock was taken.
+    Busy(usize),
+}
+
 impl<R: Resource> Core<R> {
     /// Lends the best of one shard, after a piece of a committed batch has been absorbed.
     #[inline]
@@ -99,39 +111,48 @@ impl<R: Resource> Core<R> {
     }
 
     /// The usual case of [`lend`](Self::lend): an exclusive resource of the chosen shard, nothing recorded. `None`: nothing was
-    /// lent, for whatever reason; ask `lend`, which goes on with the shard that is `chosen` by then.
+    /// lent; `lend` goes on from where this has got.
     ///
     /// Two words come back, in registers. A whole lease would be written to memory and copied from there, by loads that are
     /// wider than the stores before them: each such copy waits 4 ns for the stores.
-    pub(super) fn lend_usual(
-        &self,
-        chosen: &mut Option<usize>,
-    ) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+    pub(super) fn lend_usual(&self, got: &mut Got) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
         // Relaxed: a hint; what is lent is looked at under the lock.
         if self.unusual.load(Ordering::Relaxed) || self.is_closed() {
             return None;
         }
         self.thaw_due();
         let index = self.selector.select(self, self.cell());
-        // The strategy is asked once.
-        *chosen = Some(index);
+        *got = Got::Chosen(index);
         let shard = self.shards.get(index)?;
-        let mut locked = shard.try_lock(self.pin_for_events())?;
+        let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
+            *got = Got::Busy(index);
+            return None;
+        };
         let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
         let lent = locked.lend_best_exclusive();
+        if lent.is_none() && locked.shows_none() {
+            *got = Got::Empty(index);
+        }
         locked.finish();
         lent
     }
 
     /// The best resource, as the strategy understands it.
-    pub(super) fn lend(&self, chosen: Option<usize>) -> Result<Lent<R>, AcquireError> {
-        open(self)?;
-        self.thaw_due();
-        let chosen = chosen.unwrap_or_else(|| self.selector.select(self, self.cell()));
+    pub(super) fn lend(&self, got: Got) -> Result<Lent<R>, AcquireError> {
+        let (chosen, tried) = match got {
+            Got::Nowhere => {
+                open(self)?;
+                self.thaw_due();
+                (self.selector.select(self, self.cell()), None)
+            }
+            Got::Chosen(chosen) => (chosen, None),
+            Got::Empty(chosen) => (chosen, Some(Tried::Empty)),
+            Got::Busy(chosen) => (chosen, Some(Tried::Busy)),
+        };
         let Some(shard) = self.shards.get(chosen) else {
             return Err(AcquireError::Strategy { chosen, shards: self.shards.len() });
         };
-        match self.try_lend(shard) {
+        match tried.unwrap_or_else(|| self.try_lend(shard)) {
             Tried::Lent(lent) => Ok(lent),
             Tried::Empty => {
                 self.selector.ran_dry(self.cell());
@@ -273,17 +294,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[inline]
     #[track_caller]
     pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
-        let mut chosen = None;
-        match self.core.lend_usual(&mut chosen) {
+        let mut got = Got::Nowhere;
+        match self.core.lend_usual(&mut got) {
             Some((node, value)) => Ok(Lease::usual(&self.core, node, value)),
-            None => self.acquire_anyhow(chosen),
+            None => self.acquire_anyhow(got),
         }
     }
 
     #[track_caller]
-    fn acquire_anyhow(&self, chosen: Option<usize>) -> Result<Lease<'_, R>, AcquireError> {
+    fn acquire_anyhow(&self, got: Got) -> Result<Lease<'_, R>, AcquireError> {
         // Not in a closure: the caller's place in the program would be lost.
-        match self.core.lend(chosen) {
+        match self.core.lend(got) {
             Ok(lent) => Ok(Lease::new(&self.core, lent)),
             Err(error) => Err(error),
         }

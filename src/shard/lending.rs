@@ -112,6 +112,12 @@ impl<R: Resource> Locked<'_, R> {
         Some((NonNull::from(node), node.value_ptr()))
     }
 
+    /// Whether there is nothing to lend.
+    #[inline]
+    pub fn shows_none(&self) -> bool {
+        self.inner.ready.is_empty()
+    }
+
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
         self.take(node, false, None)

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     node::quietly,
     resource::Resource,
-    scheduler::{core::Core, error::AcquireError},
+    scheduler::{acquire::Got, core::Core, error::AcquireError},
     shard::{Lent, NEVER},
     sync::{Arc, Timestamp},
 };
@@ -169,7 +169,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn try_now(&mut self) -> Result<Units<R>, Option<WaitError>> {
         let core = &*self.core;
         let lent = match &mut self.wish {
-            Wish::Best => core.lend(None),
+            Wish::Best => core.lend(Got::Nowhere),
             Wish::Near(hash) => core.lend_by_affinity(*hash),
             Wish::Matching(filter) => {
                 let filter = filter.as_mut().expect("it is here before the wait");
@@ -461,7 +461,7 @@ fn try_many<R: Resource>(core: &Core<R>, count: usize) -> Result<Units<R>, Optio
     }
     let mut taken = Taken(core, Units::none());
     for _ in 0..count {
-        let lent: Lent<R> = core.lend(None).map_err(unless_none)?;
+        let lent: Lent<R> = core.lend(Got::Nowhere).map_err(unless_none)?;
         taken.1.push(lent);
     }
     Ok(mem::replace(&mut taken.1, Units::none()))
