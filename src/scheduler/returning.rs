@@ -163,7 +163,12 @@ impl<R: Resource> Core<R> {
     ) -> Result<(), ReleaseError> {
         let ended = self.tokens.end(slot, generation);
         let load = match ended {
-            Ok(()) => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
+            Ok(()) => {
+                // No forecast: it is user code, and the pin is still to be undone.
+                let guard = if held.exclusive { None } else { Some(self.pin()) };
+                let unit = Unit { core: self, node: held.node, value: held.value, deadline, outcome };
+                unit.give_back(guard, None)
+            }
             Err(_) => None,
         };
         let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
