@@ -183,7 +183,8 @@ mod threads {
             }
         }
 
-        /// Frees what may be freed: user code. Not again from inside.
+        /// Frees what may be freed: user code. Not again from inside; and not what that user code retires in its turn, which may
+        /// have no end.
         fn free(&self) {
             struct Freeing<'a>(&'a Cell<bool>);
             impl Drop for Freeing<'_> {
@@ -195,18 +196,21 @@ mod threads {
                 return;
             }
             let _freeing = Freeing(&self.freeing);
-            loop {
-                // The oldest first: as long as its grace is not over, no later one's is.
-                let due = {
-                    let mut sealed = self.sealed.borrow_mut();
-                    let is_over = sealed.front_mut().is_some_and(|sealed| sealed.grace.is_over());
-                    if is_over { sealed.pop_front() } else { None }
-                };
-                match due.or_else(take_left) {
-                    Some(Sealed { bag, .. }) => self.empty(bag),
-                    None => return,
-                }
+            let (own, left) = (self.sealed.borrow().len(), LEFT.load(Ordering::Relaxed));
+            // The oldest first: as long as its grace is not over, no later one's is.
+            for _ in 0..own {
+                let Some(Sealed { bag, .. }) = self.take_own() else { break };
+                self.empty(bag);
             }
+            for _ in 0..left {
+                let Some(Sealed { bag, .. }) = take_left() else { break };
+                self.empty(bag);
+            }
+        }
+
+        fn take_own(&self) -> Option<Sealed> {
+            let mut sealed = self.sealed.borrow_mut();
+            if sealed.front_mut()?.grace.is_over() { sealed.pop_front() } else { None }
         }
 
         fn empty(&self, mut bag: Vec<Retired>) {
