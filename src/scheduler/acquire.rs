@@ -88,14 +88,22 @@ impl<R: Resource> Core<R> {
         Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
     }
 
+    /// The shard that the strategy has chosen.
+    fn try_chosen(&self, shard: &Shard<R>) -> Tried<R> {
+        if !self.unusual.load(Ordering::Relaxed) {
+            return self.try_lend(shard, None);
+        }
+        let guard = self.pin();
+        let forecast = self.forecast_best(shard, &guard);
+        self.try_lend(shard, forecast.as_ref())
+    }
+
     #[inline]
-    fn try_lend(&self, shard: &Shard<R>) -> Tried<R> {
-        let guard = self.unusual.load(Ordering::Relaxed).then(|| self.pin());
-        let forecast = guard.as_ref().and_then(|guard| self.forecast_best(shard, guard));
+    fn try_lend(&self, shard: &Shard<R>, forecast: Option<&Forecast<R>>) -> Tried<R> {
         match shard.try_lock(self.pin_for_events()) {
             None => Tried::Busy,
             Some(mut locked) => {
-                let lent = self.lend_best(&mut locked, forecast.as_ref());
+                let lent = self.lend_best(&mut locked, forecast);
                 locked.finish();
                 lent.map_or(Tried::Empty, Tried::Lent)
             }
@@ -152,7 +160,7 @@ impl<R: Resource> Core<R> {
         let Some(shard) = self.shards.get(chosen) else {
             return Err(AcquireError::Strategy { chosen, shards: self.shards.len() });
         };
-        match tried.unwrap_or_else(|| self.try_lend(shard)) {
+        match tried.unwrap_or_else(|| self.try_chosen(shard)) {
             Tried::Lent(lent) => Ok(lent),
             Tried::Empty => {
                 self.selector.ran_dry(self.cell());
@@ -173,7 +181,7 @@ impl<R: Resource> Core<R> {
                 .filter_map(|i| self.best_rank(i).map(|rank| (rank, i)))
                 .min();
             if let Some((_, best)) = best
-                && let Tried::Lent(lent) = self.try_lend(&self.shards[best])
+                && let Tried::Lent(lent) = self.try_lend(&self.shards[best], None)
             {
                 return Ok(lent);
             }
@@ -182,7 +190,7 @@ impl<R: Resource> Core<R> {
             let from_start = || (0..shards).map(|i| &self.shards[(start + i) % shards]);
             let mut busy = false;
             for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                match self.try_lend(shard) {
+                match self.try_lend(shard, None) {
                     Tried::Lent(lent) => return Ok(lent),
                     Tried::Empty => {}
                     Tried::Busy => busy = true,
