@@ -28,6 +28,11 @@ pub trait Keyed {
 
     /// The hash of the key, computed once, by whatever hasher the map's user has chosen. Must not panic.
     fn hash(&self) -> u64;
+
+    /// Called with an item that is likely to be the one that is looked for, before its key is compared: an opportunity to
+    /// [`prefetch`](crate::sync::prefetch) what the caller will read after that.
+    #[inline(always)]
+    fn expect(&self) {}
 }
 
 /// The multiplication by an odd number that spreads a hash over the leading bits; makes a weak hasher usable.

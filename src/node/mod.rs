@@ -132,6 +132,12 @@ impl<R: Resource> Keyed for Node<R> {
     fn hash(&self) -> u64 {
         self.hash
     }
+
+    /// The first value is on another line than the key: both are fetched at once.
+    #[inline(always)]
+    fn expect(&self) {
+        crate::sync::prefetch(self.first.get());
+    }
 }
 
 /// All that user code has to say about a value, asked before any lock is taken.

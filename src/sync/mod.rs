@@ -115,6 +115,18 @@ pub fn wait_for<'a, T>(
     alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Asks the processor for a cache line that will be read soon. Follows nothing: any pointer will do.
+#[inline(always)]
+pub fn prefetch<T>(pointer: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    // SAFETY: a hint; it neither faults nor reads.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    let _ = pointer;
+}
+
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.
 pub fn parallelism() -> usize {
     #[cfg(any(loom, shuttle))]
