@@ -28,6 +28,8 @@
 //! implementations of read-copy update", 2012).
 
 mod domain;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 
 pub use domain::{Domain, Grace, Record};
 
