@@ -31,6 +31,7 @@ mod insert;
 mod lease;
 mod lend;
 mod query;
+mod returning;
 mod stats;
 mod token;
 mod turn;

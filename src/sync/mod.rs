@@ -9,11 +9,12 @@
 //! | `--cfg loom` | loom | every interleaving of two or three threads, weak orderings included |
 //! | `--cfg shuttle` | shuttle | the whole scheduler under random schedules, sequentially consistent |
 //!
-//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the epoch collector)
+//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the reclaimers)
 //! have stand-ins here and in `lookup::reclaim`, used only in models.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod barrier;
 #[cfg(not(loom))]
 mod cell;
 mod clock;
@@ -115,6 +116,18 @@ pub fn wait_for<'a, T>(
     }
     let _ = limit;
     alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks the processor for a cache line that will be read soon. Follows nothing: any pointer will do.
+#[inline(always)]
+pub fn prefetch<T>(pointer: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    // SAFETY: a hint; it neither faults nor reads.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    let _ = pointer;
 }
 
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.

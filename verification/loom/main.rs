@@ -25,6 +25,7 @@
 //! | `deadlines` | leases that are taken back, renewed, listed |
 //! | `drains` | waiting until leases have come back |
 //! | `ring` | the affinity ring: published, looked up |
+//! | `sections` | the reclaimer: what is retired against who reads |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
 //! | `wait` | waiting: returns against registrations and cancellations |
@@ -54,6 +55,7 @@ mod next_batch;
 mod none;
 mod peek;
 mod ring;
+mod sections;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod spinlock;

@@ -1,0 +1,352 @@
+//! Grace periods by counting sections; entering one costs two plain stores on a line of the thread's own.
+//!
+//! # Protocol
+//!
+//! Each thread has a count: odd while it is in a section.
+//!
+//! ```text
+//!   reader                               whoever retires
+//!     S1  count := odd                     (the pointer was unlinked)
+//!     S2  light barrier                    G1  heavy barrier
+//!     S3  load pointers, follow them       G2  read every count; note the odd ones
+//!     S4  count := even                    G3  every noted count has changed: free
+//! ```
+//!
+//! **Why nothing is freed under a reader.** S2 and G1 are a full fence on both sides (`sync::barrier`), so one comes first.
+//! If it is G1, every S3 sees the pointer unlinked. If it is S2, G2 sees the section's S1, or something later: an odd count
+//! is waited for, a later one means that S4 came before. A thread whose record G2 does not meet has enrolled later: the same
+//! argument, with the link of its record in place of S1.
+//!
+//! What is retired is put into a bag of the running thread. A full bag is *sealed*: one G1 and one G2 for all of it; when the next
+//! one is sealed, it is seen to whether its grace is over. So the price of G1, a system call that interrupts whoever else is running,
+//! is shared by [`BAG`] pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
+//! A thread that ends leaves its bags to whoever seals next.
+//!
+//! There is one domain for the process: a thread needs one record, however many schedulers there are.
+//!
+//! The idea of a barrier on one side only is that of the membarrier system call's `urcu` (M. Desnoyers et al., "User-level
+//! implementations of read-copy update", 2012).
+
+mod domain;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use domain::{Domain, Grace, Record};
+
+#[cfg(not(any(loom, shuttle)))]
+pub use threads::{Sections, SectionsGuard, collect_garbage};
+
+/// Where the threads of production keep their bags. In a model there is no place that each has for itself and that outlives it.
+#[cfg(not(any(loom, shuttle)))]
+mod threads {
+    #![allow(clippy::disallowed_types)]
+
+    use std::{
+        cell::{Cell, RefCell},
+        collections::VecDeque,
+        marker::PhantomData,
+        mem::ManuallyDrop,
+        ptr,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::{Domain, Grace, Record};
+    use crate::{
+        lookup::reclaim::{Guard, Reclaim},
+        sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    };
+
+    /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
+    const BAG: usize = if cfg!(miri) { 8 } else { 128 };
+
+    static DOMAIN: Domain = Domain::new();
+    static LEFT_BEHIND: Mutex<Vec<Sealed>> = Mutex::new(Vec::new());
+    /// How many there are; a hint that spares a look.
+    static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+    /// Reclamation by counted sections.
+    #[derive(Debug, Default)]
+    pub struct Sections(());
+
+    /// A thread in a section. Sections of one thread nest.
+    pub struct SectionsGuard<'a> {
+        // Lives while the guard does, and is touched by its own thread only: a raw pointer stays where it is.
+        local: *const Local,
+        // Keeps the signature of the reclaimers that own their collector.
+        reclaim: PhantomData<&'a Sections>,
+    }
+
+    struct Retired {
+        pointer: *mut (),
+        reclaim: unsafe fn(*mut ()),
+    }
+
+    // SAFETY: by `retire`'s contract `reclaim` may run on any thread.
+    unsafe impl Send for Retired {}
+
+    /// A full bag and the sections that may still read what is in it.
+    struct Sealed {
+        bag: Vec<Retired>,
+        grace: Grace<'static>,
+    }
+
+    /// What belongs to one thread.
+    struct Local {
+        record: &'static Record,
+        depth: Cell<usize>,
+        bag: RefCell<Vec<Retired>>,
+        sealed: RefCell<VecDeque<Sealed>>,
+        /// An empty bag, kept for its memory.
+        spare: Cell<Vec<Retired>>,
+        freeing: Cell<bool>,
+        /// The thread is ending: nobody will come to look after its bags.
+        ending: bool,
+    }
+
+    std::thread_local! {
+        /// The thread's own, or null. A plain cell without a destructor: reading it is one load.
+        static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
+        static LEAVER: Leaver = const { Leaver };
+    }
+
+    /// Its drop is the thread's end.
+    struct Leaver;
+
+    impl Drop for Leaver {
+        fn drop(&mut self) {
+            let local = LOCAL.replace(ptr::null());
+            if local.is_null() {
+                return;
+            }
+            // SAFETY: made by `Local::enrol`; only this thread has the pointer.
+            let here = unsafe { &*local };
+            here.seal();
+            here.leave_behind();
+            // A guard that is still there, leaked or in a thread-local that is dropped later, goes on using it: it stays.
+            if here.depth.get() == 0 {
+                here.record.resign();
+                // SAFETY: from the box of `enrol`; neither the cell nor a guard has the pointer any more.
+                drop(unsafe { Box::from_raw(local.cast_mut()) });
+            }
+        }
+    }
+
+    impl Local {
+        #[cold]
+        fn enrol() -> *const Local {
+            let ending = LEAVER.try_with(|_| ()).is_err();
+            let local = Box::into_raw(Box::new(Local {
+                record: DOMAIN.enrol(),
+                depth: Cell::new(0),
+                bag: RefCell::default(),
+                sealed: RefCell::default(),
+                spare: Cell::default(),
+                freeing: Cell::new(false),
+                ending,
+            }));
+            LOCAL.set(local);
+            local
+        }
+
+        #[inline]
+        fn of_thread() -> *const Local {
+            let local = LOCAL.get();
+            if local.is_null() { Self::enrol() } else { local }
+        }
+
+        /// Takes care of a bag that has become full.
+        #[cold]
+        fn bag_is_full(&self) {
+            self.seal();
+            if self.ending {
+                self.leave_behind();
+            }
+            self.free();
+        }
+
+        fn seal(&self) {
+            if self.bag.borrow().is_empty() {
+                return;
+            }
+            // Without a barrier it stays as it is, and is tried again with the next pointer.
+            let Some(grace) = DOMAIN.grace() else { return };
+            let bag = self.bag.replace(self.spare.take());
+            self.sealed.borrow_mut().push_back(Sealed { bag, grace });
+        }
+
+        /// Leaves the sealed bags to whoever comes by.
+        fn leave_behind(&self) {
+            let mut sealed = self.sealed.borrow_mut();
+            if !sealed.is_empty() {
+                let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
+                left.extend(sealed.drain(..));
+                // Relaxed, here and below: a hint.
+                LEFT.store(left.len(), Ordering::Relaxed);
+            }
+        }
+
+        /// Frees what may be freed: user code. Not again from inside; and not what that user code retires in its turn, which may
+        /// have no end.
+        fn free(&self) {
+            struct Freeing<'a>(&'a Cell<bool>);
+            impl Drop for Freeing<'_> {
+                fn drop(&mut self) {
+                    self.0.set(false);
+                }
+            }
+            if self.freeing.replace(true) {
+                return;
+            }
+            let _freeing = Freeing(&self.freeing);
+            let (own, left) = (self.sealed.borrow().len(), LEFT.load(Ordering::Relaxed));
+            // The oldest first: as long as its grace is not over, no later one's is.
+            for _ in 0..own {
+                let Some(Sealed { bag, .. }) = self.take_own() else { break };
+                self.empty(bag);
+            }
+            for _ in 0..left {
+                let Some(Sealed { bag, .. }) = take_left() else { break };
+                self.empty(bag);
+            }
+        }
+
+        fn take_own(&self) -> Option<Sealed> {
+            let mut sealed = self.sealed.borrow_mut();
+            if sealed.front_mut()?.grace.is_over() { sealed.pop_front() } else { None }
+        }
+
+        fn empty(&self, mut bag: Vec<Retired>) {
+            /// Keeps what is left if one of them panics.
+            struct Rest<'a>(&'a Local, ManuallyDrop<Vec<Retired>>);
+            impl Drop for Rest<'_> {
+                fn drop(&mut self) {
+                    // SAFETY: taken once, here.
+                    let bag = unsafe { ManuallyDrop::take(&mut self.1) };
+                    if bag.is_empty() {
+                        self.0.spare.set(bag);
+                    } else {
+                        self.0.sealed.borrow_mut().push_front(Sealed { bag, grace: Grace::none() });
+                    }
+                }
+            }
+            // The first retired is freed first.
+            bag.reverse();
+            let mut rest = Rest(self, ManuallyDrop::new(bag));
+            while let Some(Retired { pointer, reclaim }) = rest.1.pop() {
+                // SAFETY: the contract of `retire`: every section that was open then has been left.
+                unsafe { reclaim(pointer) };
+            }
+        }
+    }
+
+    /// A bag of a thread that has ended, if there is one whose time has come and nobody else is looking.
+    fn take_left() -> Option<Sealed> {
+        if LEFT.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut left = LEFT_BEHIND.try_lock().ok()?;
+        let due = left.iter_mut().position(|sealed| sealed.grace.is_over())?;
+        let sealed = left.swap_remove(due);
+        LEFT.store(left.len(), Ordering::Relaxed);
+        Some(sealed)
+    }
+
+    /// Frees what the running thread has removed or replaced, and what ended threads have left behind, of all schedulers of the
+    /// process, as far as nobody can be reading it any more.
+    ///
+    /// Never needed: it happens by itself, every so many removals and updates. Worth calling where a thread that has removed large
+    /// values, or such as must be closed in time, then does something else.
+    ///
+    /// Wait-free but for the values' `Drop`, which runs here; a panic in it stops there. O(threads), and what is freed.
+    ///
+    /// ```
+    /// use leasehold::{Entry, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, Vec<u8>>>::builder().build()?;
+    /// scheduler.insert(Entry::new(1, 0, vec![0; 1 << 20]))?;
+    /// scheduler.remove(&1)?;
+    /// leasehold::collect_garbage();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn collect_garbage() {
+        // SAFETY: the thread's own; not freed before its end.
+        let local = unsafe { &*Local::of_thread() };
+        local.seal();
+        local.free();
+    }
+
+    // SAFETY: rules 1 and 3 are the module's argument. A guard keeps its thread's count odd.
+    unsafe impl Reclaim for Sections {
+        type Guard<'a> = SectionsGuard<'a>;
+
+        fn new() -> Self {
+            Sections(())
+        }
+
+        #[inline]
+        fn pin(&self) -> SectionsGuard<'_> {
+            let local = Local::of_thread();
+            // SAFETY: the thread's own; not freed while `depth` is not 0.
+            let here = unsafe { &*local };
+            let depth = here.depth.get();
+            here.depth.set(depth + 1);
+            if depth == 0 {
+                here.record.enter();
+            }
+            SectionsGuard { local, reclaim: PhantomData }
+        }
+
+        #[inline(always)]
+        fn owns(&self, _guard: &SectionsGuard<'_>) -> bool {
+            // One domain serves all instances.
+            true
+        }
+    }
+
+    impl Drop for SectionsGuard<'_> {
+        #[inline]
+        fn drop(&mut self) {
+            // SAFETY: as in `pin`.
+            let here = unsafe { &*self.local };
+            let depth = here.depth.get() - 1;
+            here.depth.set(depth);
+            if depth == 0 {
+                here.record.leave();
+            }
+        }
+    }
+
+    // SAFETY: as for `Sections`.
+    unsafe impl Guard for SectionsGuard<'_> {
+        #[inline(always)]
+        fn protect<T>(&self, pointer: &AtomicPtr<T>, order: Ordering) -> *mut T {
+            // The section is all the protection there is.
+            pointer.load(order)
+        }
+
+        #[inline]
+        unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
+            // SAFETY: functions that differ in the type behind a thin pointer only have the same call.
+            let reclaim = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(reclaim) };
+            // SAFETY: as in `pin`.
+            let here = unsafe { &*self.local };
+            let is_full = {
+                let mut bag = here.bag.borrow_mut();
+                if bag.capacity() == 0 {
+                    bag.reserve_exact(BAG);
+                }
+                bag.push(Retired { pointer: pointer.cast(), reclaim });
+                bag.len() >= BAG || here.ending
+            };
+            if is_full {
+                here.bag_is_full();
+            }
+        }
+    }
+
+    impl std::fmt::Debug for SectionsGuard<'_> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("SectionsGuard").finish_non_exhaustive()
+        }
+    }
+}
