@@ -78,10 +78,13 @@ pub struct Limits {
     /// No lease is overdue, that is not known to be, before this moment. See the module header.
     next: CachePadded<AtomicU64>,
     /// Leases that were found to be overdue.
+    // Lint: `count` is std's own under loom, on purpose.
+    #[allow(clippy::disallowed_types)]
     seen: count::AtomicU64,
 }
 
 impl Limits {
+    #[allow(clippy::disallowed_types)]
     pub fn new(max_hold: Duration, overdue: Overdue) -> Self {
         Limits {
             max_hold,

@@ -20,7 +20,11 @@ use super::{
 use crate::{
     node::quietly,
     resource::Resource,
-    scheduler::{acquire::Got, core::Core, error::AcquireError},
+    scheduler::{
+        acquire::Got,
+        core::{Core, open},
+        error::AcquireError,
+    },
     shard::{Lent, NEVER},
     sync::{Arc, Timestamp},
 };
@@ -176,6 +180,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 core.lend_where(&mut |_, resource| filter.accepts(resource))
             }
             Wish::Named(named) => {
+                open(core).map_err(unless_none)?;
                 let taken = core.take_named(named.node());
                 return taken
                     .map(Units::one)
