@@ -59,7 +59,7 @@ mod threads {
     /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
     const BAG: usize = if cfg!(miri) { 8 } else { 128 };
 
-    static DOMAIN: Domain = Domain::new();
+    static DOMAIN: Domain = Domain::empty();
     static LEFT_BEHIND: Mutex<Vec<Sealed>> = Mutex::new(Vec::new());
     /// How many there are; a hint that spares a look.
     static LEFT: AtomicUsize = AtomicUsize::new(0);
