@@ -19,7 +19,7 @@
 //!
 //! What is retired is put into a bag of the running thread. A full bag is *sealed*: one G1 and one G2 for all of it; when the next
 //! one is sealed, it is seen to whether its grace is over. So the price of G1, a system call that interrupts whoever else is running,
-//! is shared by [`BAG`] pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
+//! is shared by 128 pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
 //! A thread that ends leaves its bags to whoever seals next.
 //!
 //! There is one domain for the process: a thread needs one record, however many schedulers there are.
