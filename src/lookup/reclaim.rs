@@ -80,6 +80,7 @@ pub unsafe trait Guard {
     /// # Safety
     ///
     /// Rule 2 must hold, and `reclaim` must be sound to call on `pointer` from any thread at that time.
+    /// It should not unwind: that would go through whoever happens to collect garbage.
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T));
 
     /// Says that `pointer` is about to be used. Free in production; in a model the oracle fails it if the time for

@@ -202,12 +202,13 @@ impl<R: Resource> Node<R> {
     /// # Safety
     /// `node` comes from [`Node::boxed`] and is given up here, once.
     pub unsafe fn free(node: *mut Self) {
-        // SAFETY: given up by the caller, who is the last owner of the key and of the current value.
-        let here = unsafe { &mut *node };
-        // Relaxed: the last owner.
-        let value = here.value.load(Ordering::Relaxed);
-        let is_first = NonNull::new(value).is_none_or(|value| here.is_first(value));
-        if let Some(value) = NonNull::new(value) {
+        // SAFETY: given up by the caller, the last owner of the key and of the current value. No exclusive reference: the first
+        // value may be dropped by another thread at this very moment. Relaxed: nobody replaces the value any more.
+        let (value, is_first) = unsafe {
+            let value = NonNull::new((*node).value.load(Ordering::Relaxed));
+            (value, value.is_none_or(|value| (*node).is_first(value)))
+        };
+        if let Some(value) = value {
             // SAFETY: rule 6: with its node, the current value goes.
             unsafe {
                 if is_first {
@@ -218,7 +219,7 @@ impl<R: Resource> Node<R> {
             }
         }
         // SAFETY: dropped once, here.
-        let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut here.key) });
+        let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut (*node).key) });
         if is_first {
             // It was never superseded: nobody else has anything to do with the memory.
             // SAFETY: from the box of `boxed`; what needs to be dropped has been.

@@ -32,10 +32,10 @@ use super::{
     lease::{Lease, OwnedLease},
 };
 use crate::{
-    node::{Node, Standing, Value},
+    node::{Node, Standing},
     rank::Priority,
     resource::Resource,
-    shard::{Forecast, Lent, Locked, NEVER, Pin, Shard},
+    shard::{Bare, Forecast, Lent, Locked, NEVER, Pin, Shard},
     strategy::ShardView,
     sync::{Timestamp, atomic::Ordering},
 };
@@ -123,7 +123,7 @@ impl<R: Resource> Core<R> {
     ///
     /// Two words come back, in registers. A whole lease would be written to memory and copied from there, by loads that are
     /// wider than the stores before them: each such copy waits 4 ns for the stores.
-    pub(super) fn lend_usual(&self, got: &mut Got) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+    pub(super) fn lend_usual(&self, got: &mut Got) -> Option<Bare<R>> {
         // Relaxed: a hint; what is lent is looked at under the lock.
         if self.unusual.load(Ordering::Relaxed) || self.is_closed() {
             return None;

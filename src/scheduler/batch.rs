@@ -78,7 +78,7 @@ impl<R: Resource> Core<R> {
             Ok(homes) => homes,
             Err(error) => return reject(drafts, error),
         };
-        // Pinned before the turn is taken: pinning may run the `Drop` of garbage, user code that might want the turn.
+        // Pinned before the turn is taken: the end of the section may run the `Drop` of garbage, user code that might want the turn.
         let guard = self.pin();
         let Some(turn) = self.batch.take() else {
             return reject(drafts, InsertError::Reentered);

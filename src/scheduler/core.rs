@@ -148,7 +148,8 @@ impl<R: Resource> Core<R> {
         Timestamp::from_nanos(self.now()).saturating_add(duration).as_nanos().min(NEVER - 1)
     }
 
-    /// Retires what nobody reaches any more. Must not run under a shard's lock: it may run other garbage's `Drop`.
+    /// Retires what nobody reaches any more. Must not run under a shard's lock: the end of its section may run other
+    /// garbage's `Drop`.
     #[inline]
     pub fn retire(&self, garbage: Garbage<R>) {
         if !garbage.is_empty() {

@@ -25,6 +25,9 @@ pub struct Lent<R: Resource> {
     pub exclusive: bool,
 }
 
+/// Node and value of a [`Lent`], in two registers.
+pub type Bare<R> = (NonNull<Node<R>>, NonNull<Value<R>>);
+
 // SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
 #[allow(unsafe_code)]
 unsafe impl<R: Resource> Send for Lent<R> {}
@@ -94,7 +97,7 @@ impl<R: Resource> Locked<'_, R> {
 
     /// As [`lend_best`](Self::lend_best), if the best is an exclusive resource.
     #[inline(always)]
-    pub fn lend_best_exclusive(&mut self) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+    pub fn lend_best_exclusive(&mut self) -> Option<Bare<R>> {
         let entry = self.inner.ready.peek_min()?;
         let node = self.node_in(entry.slot());
         if self.owned(node, |owned| owned.limit) != 1 {

@@ -37,7 +37,7 @@ use std::ptr::NonNull;
 #[cfg(any(test, loom, shuttle, feature = "internals"))]
 pub use check::Tally;
 pub use face::{Count, Face, NEVER};
-pub use lending::{Forecast, Garbage, Lent};
+pub use lending::{Bare, Forecast, Garbage, Lent};
 pub use locked::Locked;
 pub use membership::Gone;
 pub use staged::{Roster, Run};

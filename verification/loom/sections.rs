@@ -29,7 +29,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         Arc::new(Shared {
-            domain: Domain::new(),
+            domain: Domain::empty(),
             current: AtomicUsize::new(0),
             values: [UnsafeCell::new(1), UnsafeCell::new(1)],
         })

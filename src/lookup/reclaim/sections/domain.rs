@@ -40,13 +40,13 @@ unsafe impl Send for Grace<'_> {}
 impl Domain {
     /// Nobody yet.
     #[cfg(not(any(loom, shuttle)))]
-    pub const fn new() -> Self {
+    pub const fn empty() -> Self {
         Domain { records: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Nobody yet.
     #[cfg(any(loom, shuttle))]
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Domain { records: AtomicPtr::new(std::ptr::null_mut()) }
     }
 

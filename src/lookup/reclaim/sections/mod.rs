@@ -17,9 +17,11 @@
 //! is waited for, a later one means that S4 came before. A thread whose record G2 does not meet has enrolled later: the same
 //! argument, with the link of its record in place of S1.
 //!
-//! What is retired is put into a bag of the running thread. A full bag is *sealed*: one G1 and one G2 for all of it; when the next
-//! one is sealed, it is seen to whether its grace is over. So the price of G1, a system call that interrupts whoever else is running,
-//! is shared by [`BAG`] pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
+//! What is retired is put into a bag of the running thread. A full bag is *sealed* when the thread leaves its section: one G1 and
+//! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So user code, the `Drop` of
+//! what is freed, runs at the end of a section that has retired something, and nowhere else: not where something is retired, which
+//! may be in the middle of an operation. So the price of G1, a system call that interrupts whoever else is running,
+//! is shared by 128 pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
 //! A thread that ends leaves its bags to whoever seals next.
 //!
 //! There is one domain for the process: a thread needs one record, however many schedulers there are.
@@ -59,7 +61,7 @@ mod threads {
     /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
     const BAG: usize = if cfg!(miri) { 8 } else { 128 };
 
-    static DOMAIN: Domain = Domain::new();
+    static DOMAIN: Domain = Domain::empty();
     static LEFT_BEHIND: Mutex<Vec<Sealed>> = Mutex::new(Vec::new());
     /// How many there are; a hint that spares a look.
     static LEFT: AtomicUsize = AtomicUsize::new(0);
@@ -99,6 +101,8 @@ mod threads {
         /// An empty bag, kept for its memory.
         spare: Cell<Vec<Retired>>,
         freeing: Cell<bool>,
+        /// The bag is to be sealed.
+        full: Cell<bool>,
         /// The thread is ending: nobody will come to look after its bags.
         ending: bool,
     }
@@ -142,6 +146,7 @@ mod threads {
                 sealed: RefCell::default(),
                 spare: Cell::default(),
                 freeing: Cell::new(false),
+                full: Cell::new(false),
                 ending,
             }));
             LOCAL.set(local);
@@ -154,9 +159,14 @@ mod threads {
             if local.is_null() { Self::enrol() } else { local }
         }
 
-        /// Takes care of a bag that has become full.
+        /// Takes care of a bag that has become full. Outside of sections.
         #[cold]
         fn bag_is_full(&self) {
+            if std::thread::panicking() {
+                // Next time: user code is not wanted now.
+                return;
+            }
+            self.full.set(false);
             self.seal();
             if self.ending {
                 self.leave_behind();
@@ -312,6 +322,9 @@ mod threads {
             here.depth.set(depth);
             if depth == 0 {
                 here.record.leave();
+                if here.full.get() {
+                    here.bag_is_full();
+                }
             }
         }
     }
@@ -330,16 +343,13 @@ mod threads {
             let reclaim = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(reclaim) };
             // SAFETY: as in `pin`.
             let here = unsafe { &*self.local };
-            let is_full = {
-                let mut bag = here.bag.borrow_mut();
-                if bag.capacity() == 0 {
-                    bag.reserve_exact(BAG);
-                }
-                bag.push(Retired { pointer: pointer.cast(), reclaim });
-                bag.len() >= BAG || here.ending
-            };
-            if is_full {
-                here.bag_is_full();
+            let mut bag = here.bag.borrow_mut();
+            if bag.capacity() == 0 {
+                bag.reserve_exact(BAG);
+            }
+            bag.push(Retired { pointer: pointer.cast(), reclaim });
+            if bag.len() >= BAG || here.ending {
+                here.full.set(true);
             }
         }
     }

@@ -143,22 +143,3 @@ fn what_is_retired_while_garbage_is_freed_waits() {
     // Let them end.
     freed.store(1_000_000, SeqCst);
 }
-
-#[test]
-fn a_panic_loses_nothing_else() {
-    struct Panicking(Arc<AtomicUsize>);
-    impl Drop for Panicking {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, SeqCst);
-            std::panic::resume_unwind(Box::new("in a drop"));
-        }
-    }
-    let freed = Arc::new(AtomicUsize::new(0));
-    for _ in 0..20 {
-        retire(&Sections::new().pin(), Panicking(Arc::clone(&freed)));
-    }
-    wait_for("each is dropped once", || {
-        let _ = std::panic::catch_unwind(collect_garbage);
-        freed.load(SeqCst) == 20
-    });
-}
