@@ -45,18 +45,86 @@ impl Calls {
     }
 }
 
+fn fleet(calls: &Arc<Calls>, resources: u32) -> Scheduler<Entry<u32, u32, ()>> {
+    let builder = Scheduler::builder().shards(1).clock(Arc::clone(&calls.clock)).timer(Arc::clone(calls));
+    let fleet = builder.build().unwrap();
+    for key in 0..resources {
+        fleet.insert(Entry::new(key, 0, ())).unwrap();
+    }
+    fleet
+}
+
+/// A task that is polled again and again has asked once.
+#[test]
+fn polls_ask_for_nothing() {
+    let calls = Arc::new(Calls::default());
+    let fleet = fleet(&calls, 1);
+    let held = fleet.acquire().unwrap();
+    let mut wait = pin!(fleet.request().timeout(Duration::from_secs(60)).into_future());
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..1000 {
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        calls.advance(Duration::from_millis(1));
+    }
+    assert_eq!(calls.len(), 1);
+    calls.advance(Duration::from_secs(60));
+    assert!(wait.as_mut().poll(&mut context).is_ready());
+    assert_eq!(calls.len(), 0, "nobody waits, nothing cools");
+    drop(held);
+}
+
+/// Waits with a deadline that are served, or given up, long before it.
+#[test]
+fn waits_that_end_early_leave_one_call() {
+    let calls = Arc::new(Calls::default());
+    let fleet = fleet(&calls, 1);
+    let mut context = Context::from_waker(Waker::noop());
+    for round in 0..1000 {
+        let held = fleet.acquire().unwrap();
+        let mut wait = Box::pin(fleet.request().timeout(Duration::from_secs(5)).into_future());
+        assert!(wait.as_mut().poll(&mut context).is_pending());
+        if round % 2 == 0 {
+            drop(held);
+            assert!(wait.as_mut().poll(&mut context).is_ready());
+        }
+        calls.advance(Duration::from_millis(10));
+        assert!(calls.len() <= 1, "{} calls in round {round}", calls.len());
+    }
+}
+
+/// Deadlines that come ever earlier each need a call; once they are over, so are the calls.
+#[test]
+fn ever_earlier_deadlines_are_asked_for_once_each() {
+    let calls = Arc::new(Calls::default());
+    let fleet = fleet(&calls, 1);
+    let held = fleet.acquire().unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waits: Vec<_> = (1..=100)
+        .rev()
+        .map(|seconds| Box::pin(fleet.request().timeout(Duration::from_secs(seconds)).into_future()))
+        .collect();
+    for _ in 0..3 {
+        for wait in &mut waits {
+            assert!(wait.as_mut().poll(&mut context).is_pending());
+        }
+    }
+    assert_eq!(calls.len(), 100);
+    for seconds in (1..=100).rev() {
+        assert_eq!(calls.len(), seconds);
+        calls.advance(Duration::from_secs(1));
+        let mut last = waits.pop().unwrap();
+        assert!(last.as_mut().poll(&mut context).is_ready());
+        assert!(waits.iter_mut().all(|wait| wait.as_mut().poll(&mut context).is_pending()));
+    }
+    assert_eq!(calls.len(), 0);
+    drop(held);
+}
+
 /// One far deadline, and many near ones before it: the far one is asked for once, not once for each near one.
 #[test]
 fn calls_do_not_pile_up() {
     let calls = Arc::new(Calls::default());
-    let fleet = Scheduler::<Entry<u32, u32, ()>>::builder()
-        .clock(Arc::clone(&calls.clock))
-        .timer(Arc::clone(&calls))
-        .build()
-        .unwrap();
-    for key in 0..2 {
-        fleet.insert(Entry::new(key, 0, ())).unwrap();
-    }
+    let fleet = fleet(&calls, 2);
     let held = fleet.acquire_key(&1).unwrap();
     let mut wait = pin!(fleet.request().key(&1).timeout(Duration::from_secs(3600)).into_future());
     let mut context = Context::from_waker(Waker::noop());

@@ -21,7 +21,7 @@ use futures_lite::future::block_on;
 use http::Response;
 use http_body::{Body, Frame};
 use leasehold::{
-    Entry, Outcome, Scheduler, Stats, WaitError,
+    Entry, ManualClock, Outcome, Overdue, Scheduler, Stats, WaitError,
     tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse, WithBody},
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -297,6 +297,32 @@ fn a_request_may_say_what_it_wants() {
     fleet.remove(&2).unwrap();
     let error = block_on(async { service.ready().await.unwrap().call(1).await }).unwrap_err();
     assert_eq!(*error.downcast::<WaitError>().unwrap(), WaitError::NotFound);
+}
+
+/// A lease that is held too long is told of with a place that the operator knows, and may be taken back during the call.
+#[test]
+fn an_overdue_lease_is_that_of_whoever_made_the_layer() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::builder().clock(Arc::clone(&clock));
+    let fleet = filled(builder.max_hold(Duration::from_secs(1)).overdue(Overdue::Revoke).build().unwrap(), 1);
+    let best = LeaseLayer::new(&fleet);
+    let asked = LeaseLayer::requesting(&fleet, |fleet| fleet.acquire_async_owned());
+    let lines = [line!() - 2, line!() - 1];
+    for (layer, line) in [best, asked].into_iter().zip(lines) {
+        let mut service = layer.layer(service_fn(echo));
+        let response = block_on(async { service.ready().await.unwrap().call(1).await.unwrap() });
+        let leases = fleet.leases();
+        assert_eq!((leases[0].call_site.file(), leases[0].call_site.line()), (file!(), line));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(fleet.overdue().len(), 1);
+        assert!(response.lease().is_revoked());
+        let other = fleet.acquire().unwrap();
+        // The late return touches nothing; its outcome is not counted.
+        drop(response);
+        assert!(fleet.acquire().is_err());
+        drop(other);
+        assert_eq!(ends(&fleet), (0, 0, 0, 0));
+    }
 }
 
 /// Counts those who work at the same time.

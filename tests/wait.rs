@@ -279,8 +279,17 @@ fn close_ends_every_wait_and_returns_land() {
     assert_eq!(named.done().unwrap_err(), WaitError::Closed);
     assert_eq!(filtered.done().unwrap_err(), WaitError::Closed);
     assert_eq!(many.done().unwrap_err(), WaitError::Closed);
-    assert_eq!(Task::new(fleet.acquire_async()).done().unwrap_err(), WaitError::Closed);
     drop(leases);
+    // They are free now, and not to be had.
+    let late = [
+        Task::new(fleet.acquire_async()).done().unwrap_err(),
+        Task::new(fleet.acquire_key_async(&1)).done().unwrap_err(),
+        Task::new(fleet.acquire_by_affinity_async(&1)).done().unwrap_err(),
+        Task::new(fleet.acquire_where_async(|_| true)).done().unwrap_err(),
+        Task::new(fleet.acquire_many_async(2)).done().unwrap_err(),
+        fleet.acquire_key_timeout(&0, Duration::from_secs(30)).unwrap_err(),
+    ];
+    assert!(late.iter().all(|error| *error == WaitError::Closed), "{late:?}");
     assert_eq!((fleet.stats().in_flight, waits(&fleet).closed), (0, 5));
 }
 

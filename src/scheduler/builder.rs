@@ -8,7 +8,7 @@ use std::{
 use super::{
     Scheduler,
     affinity::{Affinity, Rings},
-    core::Core,
+    core::{Core, Parts},
     deadlines::{Limits, Overdue},
     drain::Drains,
     error::BuildError,
@@ -314,7 +314,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         }
         let (rules, timer) = (self.rules, self.timer);
         let waiters = Waiters::new(rules, timer);
-        let core = Core {
+        let core = Core::new(Parts {
             map: Map::with_capacity(self.expected),
             // Not from the seed: schedulers made alike must not take each other's tokens.
             tokens: Tokens::new(random_seed()),
@@ -336,7 +336,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             drains: Drains::new(),
             shards,
             waiters,
-        };
+        });
         Ok(Scheduler { core: share(core), hasher: self.hasher })
     }
 }

@@ -1,6 +1,9 @@
 //! The scheduler without its hasher: what leases and tokens need to come back to.
 
-use std::ptr::NonNull;
+use std::{
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
 
 use super::{
     affinity::{Affinity, Rings},
@@ -8,6 +11,7 @@ use super::{
     deadlines::Limits,
     drain::Drains,
     error::{AcquireError, ReleaseError},
+    held::Held,
     outcome_count,
     token::{Left, Ticket, Token, Tokens},
     turn::Turn,
@@ -19,17 +23,20 @@ use crate::{
     outcome::Outcome,
     rank::Priority,
     resource::Resource,
-    shard::{Count, Garbage, Lent, Locked, NEVER, Pin, Roster, Shard},
+    shard::{Count, Garbage, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
-        CachePadded, Clock, Published, SplitMix64, Timestamp,
+        CachePadded, Clock, Proven, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
         thread_hint,
     },
 };
 
-/// Everything but the hasher.
-pub struct Core<R: Resource> {
+/// Everything but the hasher. Dereferences to its parts.
+pub struct Core<R: Resource>(Proven<Parts<R>>);
+
+/// What a core is made of.
+pub struct Parts<R: Resource> {
     pub shards: Box<[Shard<R>]>,
     pub map: Map<Node<R>>,
     pub tokens: Tokens<R>,
@@ -56,21 +63,14 @@ pub struct Core<R: Resource> {
     pub waiters: Waiters<R>,
 }
 
-/// The part of a lease that is the same for all kinds of guards.
-pub struct Held<R: Resource> {
-    pub node: NonNull<Node<R>>,
-    pub value: NonNull<Value<R>>,
-    /// The entry and generation of the token that was minted from the live guard.
-    pub token: Option<(u32, u32)>,
-    pub exclusive: bool,
-}
+impl<R: Resource> Deref for Core<R> {
+    type Target = Parts<R>;
 
-// SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
-#[allow(unsafe_code)]
-unsafe impl<R: Resource> Send for Held<R> {}
-// SAFETY: as above; a shared `Held` gives shared access only.
-#[allow(unsafe_code)]
-unsafe impl<R: Resource> Sync for Held<R> {}
+    #[inline]
+    fn deref(&self) -> &Parts<R> {
+        &self.0
+    }
+}
 
 /// A resource whose load has changed, and which is to be ranked anew.
 pub struct Load<'a, R: Resource> {
@@ -79,29 +79,18 @@ pub struct Load<'a, R: Resource> {
     guard: Pin<'a>,
 }
 
-impl<R: Resource> Held<R> {
-    pub fn new(lent: &Lent<R>) -> Self {
-        Held { node: lent.node, value: lent.value, token: None, exclusive: lent.exclusive }
-    }
-
+impl<R: Resource> DerefMut for Core<R> {
     #[inline]
-    pub fn node(&self) -> &Node<R> {
-        // SAFETY: rule 5 of `node`: the unit of capacity, or the pin of the token, keeps it.
-        #[allow(unsafe_code)]
-        unsafe {
-            self.node.as_ref()
-        }
-    }
-
-    #[inline]
-    pub fn resource(&self) -> &R {
-        // SAFETY: rule 6 of `node`: the unit of capacity, or the pin of the token, keeps it.
-        #[allow(unsafe_code)]
-        unsafe { self.value.as_ref() }.resource()
+    fn deref_mut(&mut self) -> &mut Parts<R> {
+        &mut self.0
     }
 }
 
 impl<R: Resource> Core<R> {
+    pub fn new(parts: Parts<R>) -> Self {
+        Core(Proven::new(parts))
+    }
+
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         self.map.pin()

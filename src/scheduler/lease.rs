@@ -3,8 +3,9 @@
 use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
 
 use super::{
-    core::{Core, Held},
+    core::Core,
     error::ReleaseError,
+    held::Held,
     token::{Ticket, Token},
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     outcome::Outcome,
     resource::Resource,
     shard::{Count, Lent},
-    sync::Arc,
+    sync::{Arc, Proven},
 };
 
 /// One unit of a resource's capacity, returned when it is dropped. Dereferences to the resource as it was when lent.
@@ -32,7 +33,7 @@ use crate::{
 #[must_use = "a lease that is dropped at once lends nothing"]
 pub struct Lease<'s, R: Resource> {
     core: &'s Core<R>,
-    held: Held<R>,
+    held: Proven<Held<R>>,
 }
 
 /// A [`Lease`] that keeps the scheduler's inner part alive instead of borrowing it: for tasks and threads that outlive
@@ -40,7 +41,7 @@ pub struct Lease<'s, R: Resource> {
 #[must_use = "a lease that is dropped at once lends nothing"]
 pub struct OwnedLease<R: Resource> {
     core: Arc<Core<R>>,
-    held: Held<R>,
+    held: Proven<Held<R>>,
 }
 
 impl<'s, R: Resource> Lease<'s, R> {
@@ -63,7 +64,7 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
     #[inline]
     pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {
-        Lease { core, held: Held::new(lent) }
+        Lease { core, held: Proven::new(Held::new(lent)) }
     }
 
     /// Records it, if leases are, and ranks the resource by its new load.
@@ -78,7 +79,7 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// The same lease, no longer borrowing the scheduler. One reference count.
     pub(super) fn into_owned(self, core: &Arc<Core<R>>) -> OwnedLease<R> {
         let held = self.into_held();
-        OwnedLease { core: Arc::clone(core), held }
+        OwnedLease { core: Arc::clone(core), held: Proven::new(held) }
     }
 
     fn into_held(self) -> Held<R> {

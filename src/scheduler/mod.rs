@@ -25,6 +25,7 @@ mod deadlines;
 mod drain;
 mod error;
 mod filter;
+mod held;
 mod holds;
 mod insert;
 mod lease;

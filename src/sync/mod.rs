@@ -20,6 +20,8 @@ mod cell;
 mod clock;
 #[cfg(leasehold_counted)]
 mod counted;
+#[allow(unsafe_code)]
+mod proven;
 mod published;
 mod random;
 mod spin;
@@ -29,6 +31,7 @@ pub mod traffic;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
+pub use proven::Proven;
 pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;

@@ -84,7 +84,9 @@ fn drain_return_return() {
         let (one, two) = (leases.remove(0), leases.remove(0));
         let others = [spawn(&fleet, move |_| drop(one)), spawn(&fleet, move |_| drop(two))];
         assert!(drain(&fleet).is_drained());
-        others.map(|other| other.join().expect("no panic"));
+        for other in others {
+            other.join().expect("no panic");
+        }
         settle(fleet, 1);
     });
 }
@@ -257,7 +259,9 @@ fn drain_all_return_return() {
         let others = leases.map(|lease| spawn(&fleet, move |_| drop(lease)));
         assert!(fleet.scheduler.drain_all(Timestamp::MAX).is_drained());
         assert_eq!(fleet.scheduler.stats().in_flight, 0);
-        others.map(|other| other.join().expect("no panic"));
+        for other in others {
+            other.join().expect("no panic");
+        }
         settle(fleet, 2);
     });
 }

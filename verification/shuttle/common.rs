@@ -30,12 +30,7 @@ fn variable(name: &str, default: u64) -> u64 {
 }
 
 pub fn scenario(name: &str, body: impl Fn() + Send + Sync + 'static) {
-    scenario_of(name, 1, body);
-}
-
-/// As [`scenario`], with one schedule for `dear` of another's.
-pub fn scenario_of(name: &str, dear: usize, body: impl Fn() + Send + Sync + 'static) {
-    run(name, (variable("SHUTTLE_ITERATIONS", 5_000) as usize).div_ceil(dear), body);
+    scenario_at_least(name, 1, body);
 }
 
 /// As [`scenario`], with so many schedules at least, of either scheduler.

@@ -15,7 +15,7 @@ use leasehold::internals::{
 };
 use shuttle::rand::{Rng, thread_rng};
 
-use crate::common::{scenario, scenario_of};
+use crate::common::scenario;
 
 struct Item {
     key: u32,
@@ -166,5 +166,5 @@ fn random_programs() {
 
 #[test]
 fn long_programs() {
-    scenario_of("long_programs", 2, || run(80));
+    scenario("long_programs", || run(80));
 }

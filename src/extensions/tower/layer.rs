@@ -1,6 +1,6 @@
 //! The settings of a [`LeaseService`].
 
-use std::{fmt, hash::BuildHasher};
+use std::{fmt, hash::BuildHasher, panic::Location};
 
 use tower_layer::Layer;
 
@@ -41,12 +41,15 @@ pub struct LeaseLayer<R: Resource, H = WithResponse, C = ByResult> {
 }
 
 impl<R: Resource> LeaseLayer<R> {
-    /// On the best resource, waiting as long as it takes.
+    /// On the best resource, waiting as long as it takes. Leases are [recorded](crate::Builder::max_hold) as asked for by whoever calls
+    /// this.
+    #[track_caller]
     pub fn new<S>(scheduler: &Arc<Scheduler<R, S>>) -> Self
     where
         S: BuildHasher + Send + Sync + 'static,
     {
-        Self::requesting(scheduler, |scheduler| scheduler.acquire_async_owned())
+        let site = Location::caller();
+        Self::requesting(scheduler, move |scheduler| scheduler.request().call_site(site).owned())
     }
 
     /// On what `request` asks for, which is run for each call: with a filter, a class, a timeout.

@@ -44,8 +44,9 @@ use std::{panic::Location, time::Duration};
 pub use info::LeaseInfo;
 
 use super::{
-    core::{Core, Held},
+    core::Core,
     error::ReleaseError,
+    held::Held,
     token::{Out, Terms, Ticket},
 };
 use crate::{
@@ -78,10 +79,13 @@ pub struct Limits {
     /// No lease is overdue, that is not known to be, before this moment. See the module header.
     next: CachePadded<AtomicU64>,
     /// Leases that were found to be overdue.
+    // Lint: `count` is std's own under loom, on purpose.
+    #[allow(clippy::disallowed_types)]
     seen: count::AtomicU64,
 }
 
 impl Limits {
+    #[allow(clippy::disallowed_types)]
     pub fn new(max_hold: Duration, overdue: Overdue) -> Self {
         Limits {
             max_hold,

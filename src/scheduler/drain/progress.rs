@@ -20,7 +20,7 @@ use crate::{
     resource::Resource,
     scheduler::core::Core,
     shard::NEVER,
-    sync::Arc,
+    sync::{Arc, Proven},
 };
 
 /// A drain that is waited for as a task, on any runtime: [`Scheduler::drain_async`](crate::Scheduler::drain_async),
@@ -53,19 +53,24 @@ use crate::{
 #[must_use = "the resources drain, but nobody waits for it"]
 pub struct Drain<R: Resource> {
     core: Arc<Core<R>>,
-    /// Pinned. Waited for from the back.
-    left: Vec<NonNull<Node<R>>>,
-    undrained: Vec<R::Key>,
+    fleet: Proven<Fleet<R>>,
     id: u64,
     deadline: u64,
 }
 
+/// What is drained.
+struct Fleet<R: Resource> {
+    /// Pinned. Waited for from the back.
+    left: Vec<NonNull<Node<R>>>,
+    undrained: Vec<R::Key>,
+}
+
 // SAFETY: the pointers are to nodes, which are `Send + Sync`, and are kept by the pins.
 #[allow(unsafe_code)]
-unsafe impl<R: Resource> Send for Drain<R> {}
+unsafe impl<R: Resource> Send for Fleet<R> {}
 // SAFETY: as above; a shared drain gives shared access only.
 #[allow(unsafe_code)]
-unsafe impl<R: Resource> Sync for Drain<R> {}
+unsafe impl<R: Resource> Sync for Fleet<R> {}
 // Nothing in it is pinned by itself.
 impl<R: Resource> Unpin for Drain<R> {}
 
@@ -92,12 +97,13 @@ impl<R: Resource> Drain<R> {
     /// Of nothing yet.
     pub(super) fn new(core: &Arc<Core<R>>) -> Self {
         let id = core.drains.new_id();
-        Drain { core: Arc::clone(core), left: Vec::new(), undrained: Vec::new(), id, deadline: NEVER }
+        let fleet = Proven::new(Fleet { left: Vec::new(), undrained: Vec::new() });
+        Drain { core: Arc::clone(core), fleet, id, deadline: NEVER }
     }
 
     /// One more resource, which the caller has pinned.
     pub(super) fn add(&mut self, node: NonNull<Node<R>>) {
-        self.left.push(node);
+        self.fleet.left.push(node);
     }
 
     fn node(&self, node: NonNull<Node<R>>) -> &Node<R> {
@@ -119,9 +125,9 @@ impl<R: Resource> Drain<R> {
         if look == Look::Undrained {
             // Before anything is changed: user code.
             let key = self.node(node).key().clone();
-            self.undrained.push(key);
+            self.fleet.undrained.push(key);
         }
-        self.left.pop();
+        self.fleet.left.pop();
         self.unpin(node);
     }
 
@@ -133,7 +139,7 @@ impl<R: Resource> Drain<R> {
 
     /// D2 to D4, for one resource after another. Answers whether there is nothing left to wait for; if there is, the bell is left.
     fn advance(&mut self, bell: impl Fn() -> Bell) -> bool {
-        while let Some(&node) = self.left.last() {
+        while let Some(&node) = self.fleet.left.last() {
             let mut found = self.look_at(node);
             if matches!(found, Look::Out(_)) {
                 let before = self.core.drains.register(self.id, node, self.deadline, bell());
@@ -171,7 +177,7 @@ impl<R: Resource> Drain<R> {
     /// # Callbacks
     /// `Clone` of the keys; with [`max_hold`](crate::Builder::max_hold) the clock. With no lock held.
     pub fn report(&self) -> DrainReport<R::Key> {
-        let look = || -> Vec<Look> { self.left.iter().map(|&node| self.look_at(node)).collect() };
+        let look = || -> Vec<Look> { self.fleet.left.iter().map(|&node| self.look_at(node)).collect() };
         let mut looks = look();
         loop {
             let again = look();
@@ -183,14 +189,14 @@ impl<R: Resource> Drain<R> {
         }
         let core = &*self.core;
         let mut holders = if core.limits.is_some() {
-            let mut wanted: Vec<usize> = self.left.iter().map(|node| node.addr().get()).collect();
+            let mut wanted: Vec<usize> = self.fleet.left.iter().map(|node| node.addr().get()).collect();
             wanted.sort_unstable();
             core.holders(core.now(), |address| wanted.binary_search(&address).is_ok())
         } else {
             Vec::new()
         };
-        let mut report = DrainReport { outstanding: Vec::new(), undrained: self.undrained.clone() };
-        for (&address, look) in self.left.iter().zip(looks) {
+        let mut report = DrainReport { outstanding: Vec::new(), undrained: self.fleet.undrained.clone() };
+        for (&address, look) in self.fleet.left.iter().zip(looks) {
             let node = self.node(address);
             match look {
                 Look::Drained => {}
@@ -218,14 +224,14 @@ impl<R: Resource> Future for Drain<R> {
         if !drain.advance(|| Bell::Task(context.waker().clone())) {
             return Poll::Pending;
         }
-        Poll::Ready(DrainReport { outstanding: Vec::new(), undrained: mem::take(&mut drain.undrained) })
+        Poll::Ready(DrainReport { outstanding: Vec::new(), undrained: mem::take(&mut drain.fleet.undrained) })
     }
 }
 
 impl<R: Resource> Drop for Drain<R> {
     fn drop(&mut self) {
         self.core.drains.leave(self.id);
-        for node in mem::take(&mut self.left) {
+        for node in mem::take(&mut self.fleet.left) {
             self.unpin(node);
         }
     }
@@ -233,6 +239,6 @@ impl<R: Resource> Drop for Drain<R> {
 
 impl<R: Resource> fmt::Debug for Drain<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain").field("left", &self.left.len()).finish_non_exhaustive()
+        f.debug_struct("Drain").field("left", &self.fleet.left.len()).finish_non_exhaustive()
     }
 }

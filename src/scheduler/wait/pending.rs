@@ -20,9 +20,12 @@ use super::{
 use crate::{
     node::quietly,
     resource::Resource,
-    scheduler::{core::Core, error::AcquireError},
+    scheduler::{
+        core::{Core, open},
+        error::AcquireError,
+    },
     shard::{Lent, NEVER},
-    sync::{Arc, Timestamp},
+    sync::{Arc, Proven, Timestamp},
 };
 
 /// What is asked for.
@@ -30,7 +33,7 @@ pub enum Wish<R: Resource> {
     Best,
     Near(u64),
     /// Pinned until the request ends.
-    Named(Named<R>),
+    Named(Proven<Named<R>>),
     /// The filter is here before and after the wait.
     Matching(Option<Filter<R>>),
     Many(usize),
@@ -49,7 +52,7 @@ pub enum Until {
 
 enum State<R: Resource> {
     Fresh,
-    Waiting(Arc<Waiter<R>>),
+    Waiting(Proven<Arc<Waiter<R>>>),
     Done,
 }
 
@@ -204,6 +207,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 core.lend_where(&mut |_, resource| filter.accepts(resource))
             }
             Wish::Named(named) => {
+                open(core).map_err(unless_none)?;
                 let taken = core.take_named(named.node());
                 return taken
                     .map(Units::one)
@@ -244,7 +248,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let want = match &self.wish {
             Wish::Best => Want::Best,
             Wish::Near(hash) => Want::Near(*hash),
-            Wish::Named(named) => Want::Named(*named),
+            Wish::Named(named) => Want::Named(**named),
             Wish::Matching(_) => Want::Matching,
             Wish::Many(0) => return Some(Ok(Units::none())),
             Wish::Many(1) => Want::Best,
@@ -281,7 +285,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             (waiter, looks)
         };
         core.waiters.counts.began();
-        self.state = State::Waiting(Arc::clone(&waiter));
+        self.state = State::Waiting(Proven::new(Arc::clone(&waiter)));
         if looks {
             self.look_for(&waiter);
         }

@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::IntoFuture,
     hash::{BuildHasher, Hash},
+    panic::Location,
     time::Duration,
 };
 
@@ -24,7 +25,7 @@ use crate::{
         core::Core,
         lease::{Lease, OwnedLease},
     },
-    sync::{Arc, Timestamp},
+    sync::{Arc, Proven, Timestamp},
 };
 
 /// A request that may have to wait; made by [`Scheduler::request`].
@@ -95,6 +96,13 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
         self
     }
 
+    /// The place in the program that leases are recorded with, instead of that of the [`request`](Scheduler::request): for whoever asks
+    /// on behalf of somebody else.
+    pub fn call_site(mut self, site: &'static Location<'static>) -> Self {
+        self.pending.site = site;
+        self
+    }
+
     #[inline]
     fn own(self) -> Pending<Arc<Core<R>>, R> {
         self.pending.with_core(Arc::clone(&self.scheduler.core))
@@ -118,7 +126,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
             pinned.then(|| Named::new(node))
         });
         drop(guard);
-        self.pending.ask(found.map_or(Wish::Refused(WaitError::NotFound), Wish::Named));
+        self.pending
+            .ask(found.map_or(Wish::Refused(WaitError::NotFound), |named| Wish::Named(Proven::new(named))));
         self
     }
 

@@ -12,8 +12,9 @@ use crate::{
     node::{Node, Standing, State, Value, quietly},
     resource::Resource,
     scheduler::{
-        core::{Core, Held, Load},
+        core::{Core, Load},
         error::AcquireError,
+        held::Held,
     },
     shard::{Count, Lent, NEVER, Pin, Shard},
     strategy::ShardView,

@@ -178,6 +178,9 @@ impl<R: Resource, S> Scheduler<R, S> {
     /// should be called next, `None` if nothing is due by itself; if leases are taken back, there always is such a moment.
     ///
     /// Never needed while a [`Timer`] is set or threads wait; needed for tasks otherwise, and with a clock that is moved by hand.
+    /// Whoever sleeps until the moment it has answered is not told of an earlier one that comes up meanwhile: a resource that begins
+    /// to cool, or that is included again when its deadline has passed. A timer is.
+    ///
     /// Wakes up at most what is due; blocking on one shard's lock at a time.
     ///
     /// # Callbacks

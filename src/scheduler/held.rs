@@ -1,0 +1,47 @@
+//! What every guard of a lease holds.
+
+use std::ptr::NonNull;
+
+use crate::{
+    node::{Node, Value},
+    resource::Resource,
+    shard::Lent,
+};
+
+/// The part of a lease that is the same for all kinds of guards.
+pub struct Held<R: Resource> {
+    pub node: NonNull<Node<R>>,
+    pub value: NonNull<Value<R>>,
+    /// The entry and generation of the token that was minted from the live guard.
+    pub token: Option<(u32, u32)>,
+    pub exclusive: bool,
+}
+
+// SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Send for Held<R> {}
+// SAFETY: as above; a shared `Held` gives shared access only.
+#[allow(unsafe_code)]
+unsafe impl<R: Resource> Sync for Held<R> {}
+
+impl<R: Resource> Held<R> {
+    pub fn new(lent: &Lent<R>) -> Self {
+        Held { node: lent.node, value: lent.value, token: None, exclusive: lent.exclusive }
+    }
+
+    #[inline]
+    pub fn node(&self) -> &Node<R> {
+        // SAFETY: rule 5 of `node`: the unit of capacity, or the pin of the token, keeps it.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.node.as_ref()
+        }
+    }
+
+    #[inline]
+    pub fn resource(&self) -> &R {
+        // SAFETY: rule 6 of `node`: the unit of capacity, or the pin of the token, keeps it.
+        #[allow(unsafe_code)]
+        unsafe { self.value.as_ref() }.resource()
+    }
+}
