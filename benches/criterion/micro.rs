@@ -21,7 +21,7 @@ fn lending(c: &mut Criterion) {
         b.iter(|| drop(black_box(fleet.acquire_key(&worker.below(RESOURCES)))));
     });
     group.bench_function("acquire_where", |b| {
-        b.iter(|| drop(black_box(fleet.acquire_where(|asset: &Asset| asset.value % 2 == 0))));
+        b.iter(|| drop(black_box(fleet.acquire_where(|asset: &Asset| asset.value.is_multiple_of(2)))));
     });
     group.bench_function("acquire_excluding", |b| {
         b.iter(|| drop(black_box(fleet.acquire_excluding(&[worker.below(RESOURCES)]))));

@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn lines_go_to_and_fro() {
         let word = CachePadded::new(AtomicU64::new(0));
-        let add = || drop(word.fetch_add(1, Ordering::Relaxed));
-        let load = || drop(word.load(Ordering::Relaxed));
+        let add = || _ = word.fetch_add(1, Ordering::Relaxed);
+        let load = || _ = word.load(Ordering::Relaxed);
         add();
         assert_eq!(elsewhere(add), Traffic { rmws: 1, taken: 1, ..Traffic::default() });
         assert_eq!(elsewhere(load), Traffic { loads: 1, fetched: 1, ..Traffic::default() });

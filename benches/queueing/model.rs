@@ -1,0 +1,81 @@
+//! Threads in a closed network of stations, one for each lock; solved exactly by mean value analysis.
+
+use super::{Moved, measure::Figures};
+
+/// Where an operation waits.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// Behind the locks of so many shards, of which each operation needs one at random.
+    Locks(fn(usize) -> usize),
+    /// Nowhere.
+    Free,
+}
+
+pub struct Model {
+    /// Nanoseconds of an operation when there is one thread.
+    pub alone: f64,
+    /// Nanoseconds until a line has come from another core.
+    pub transfer: f64,
+    pub moved: Moved,
+    pub kind: Kind,
+}
+
+/// The part of an operation's own work that is done with the lock held.
+const LOCKED: f64 = 0.6;
+
+/// Lines of plain memory that come along with each counted line: what the lock guards is not of the facade.
+const PLAIN: f64 = 0.5;
+
+impl Model {
+    /// Nanoseconds of an operation for a thread, with `threads` threads on as many processors.
+    pub fn time(&self, threads: usize) -> f64 {
+        let moving = self.moved_at(threads) * self.transfer;
+        match self.kind {
+            Kind::Free => self.alone + moving,
+            Kind::Locks(stations) => {
+                let service = LOCKED * self.alone + (1.0 + PLAIN) * moving;
+                mean_value(threads, stations(threads), (1.0 - LOCKED) * self.alone, service)
+            }
+        }
+    }
+
+    /// Between two counts linear; beyond the last one it stays.
+    fn moved_at(&self, threads: usize) -> f64 {
+        let before = self.moved.range(..=threads).next_back();
+        let after = self.moved.range(threads..).next();
+        match (before, after) {
+            (Some((&n, &low)), Some((&m, &high))) if n < m => {
+                low + (high - low) * (threads - n) as f64 / (m - n) as f64
+            }
+            (Some((_, &moved)), _) | (None, Some((_, &moved))) => moved,
+            (None, None) => 0.0,
+        }
+    }
+}
+
+/// The time of one round of a customer: `think`, then `service` at one of `stations`, any with the same probability, where
+/// customers queue. Service times are exponential, which is what makes the solution exact.
+fn mean_value(customers: usize, stations: usize, think: f64, service: f64) -> f64 {
+    let (mut queue, mut time) = (0.0, think + service);
+    for present in 1..=customers {
+        // Who arrives sees the queue of a network with one customer less.
+        let residence = service * (1.0 + queue);
+        time = think + residence;
+        queue = present as f64 / time * residence / stations as f64;
+    }
+    time
+}
+
+/// Lines moved that explain the figure at two threads, with one lock.
+pub fn fitted(figures: &Figures, transfer: f64) -> Moved {
+    let time = |lines: f64| {
+        let moved = Moved::from([(1, 0.0), (2, lines)]);
+        Model { alone: figures.alone, transfer, moved, kind: Kind::Locks(|_| 1) }.time(2)
+    };
+    let (mut low, mut high) = (0.0, 100.0);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if time(middle) < figures.two { low = middle } else { high = middle }
+    }
+    Moved::from([(1, 0.0), (2, low)])
+}
