@@ -11,8 +11,8 @@ mod model;
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use measure::{Figures, transfer_time};
-use model::Model;
+use measure::{Figures, MUTEX, Operation, STRICT, transfer_time};
+use model::{Model, fitted_turns};
 
 /// Lines moved for each operation, by the number of threads.
 type Moved = BTreeMap<usize, f64>;
@@ -34,41 +34,59 @@ fn main() -> ExitCode {
 
     let operations = measure::operations();
     let figures: Vec<Figures> = operations.iter().map(Figures::of).collect();
+    // The mutex is not of the facade: as many lines as of the strict order, which has one lock too.
+    let model = |operation: &Operation, figures: &Figures, turns| Model {
+        alone: figures.alone,
+        transfer,
+        moved: traffic.get(operation.traffic).expect("it was counted").clone(),
+        turns,
+        kind: operation.kind,
+    };
+    // Who holds a lock tends to get it again before another one comes: fitted for each of the two kinds of lock, to rows
+    // in which all want one lock.
+    let fitted = |name: &str| {
+        let at = operations.iter().position(|operation| operation.name == name).expect("it is measured");
+        fitted_turns(model(&operations[at], &figures[at], 1.0), figures[at].two)
+    };
+    let (own, mutex) = (fitted(STRICT), fitted(MUTEX));
+    println!(
+        "Of the lines counted in turns {own:.2} move with the library's locks, {mutex:.2} with the mutex (fitted).\n"
+    );
+
     println!("| operation | 1 thread, ns | 2 threads, ns | predicted, ns | error |");
     println!("|---|---|---|---|---|");
     let mut models = Vec::new();
     for (operation, figures) in operations.iter().zip(&figures) {
-        let moved = match operation.traffic {
-            Some(name) => traffic.get(name).unwrap_or_else(|| panic!("no counts of {name}")).clone(),
-            // Not of the facade: as many lines as explain the second thread.
-            None => model::fitted(figures, transfer),
-        };
-        let model = Model { alone: figures.alone, transfer, moved, kind: operation.kind };
+        let model = model(operation, figures, if operation.name == MUTEX { mutex } else { own });
         let predicted = model.time(2);
-        let error = 100.0 * (predicted / figures.two - 1.0);
-        let note = if operation.traffic.is_none() { " (fitted)" } else { "" };
-        println!(
-            "| {} | {:.0} | {:.0} | {predicted:.0} | {error:+.0} %{note} |",
-            operation.name, figures.alone, figures.two
-        );
+        let error = match operation.name {
+            STRICT | MUTEX => "fitted".to_owned(),
+            _ => format!("{:+.0} %", 100.0 * (predicted / figures.two - 1.0)),
+        };
+        let Figures { alone, two } = figures;
+        println!("| {} | {alone:.0} | {two:.0} | {predicted:.0} | {error} |", operation.name);
         models.push(model);
     }
 
-    let head: String = PROCESSORS.iter().map(|processors| format!(" {processors} |")).collect();
-    println!("\nPredicted, ns per operation and thread, a thread on each of so many processors:\n");
-    println!("| operation |{head}\n|---|{}", "---|".repeat(PROCESSORS.len()));
-    for (operation, model) in operations.iter().zip(&models) {
-        let times: String = PROCESSORS.iter().map(|&n| format!(" {:.0} |", model.time(n))).collect();
-        println!("| {} |{times}", operation.name);
-    }
-    println!("\nPredicted, million operations per second of all threads:\n");
-    println!("| operation |{head}\n|---|{}", "---|".repeat(PROCESSORS.len()));
-    for (operation, model) in operations.iter().zip(&models) {
-        let rates: String =
-            PROCESSORS.iter().map(|&n| format!(" {:.0} |", 1e3 * n as f64 / model.time(n))).collect();
-        println!("| {} |{rates}", operation.name);
-    }
+    predict("the fitted share of the counted lines moves", &operations, &models);
+    models.iter_mut().for_each(|model| model.turns = 1.0);
+    predict("every counted line moves: threads take turns at each operation", &operations, &models);
     ExitCode::SUCCESS
+}
+
+fn predict(assumption: &str, operations: &[Operation], models: &[Model]) {
+    let head: String = PROCESSORS.iter().map(|processors| format!(" {processors} |")).collect();
+    println!(
+        "\nPredicted if {assumption}: ns per operation and thread, and million operations a second of all.\n"
+    );
+    println!("| operation, processors: |{head}\n|---|{}", "---|".repeat(PROCESSORS.len()));
+    for (operation, model) in operations.iter().zip(models) {
+        let column = |&n: &usize| {
+            let time = model.time(n);
+            format!(" {time:.0}, {:.0} |", 1e3 * n as f64 / time)
+        };
+        println!("| {} |{}", operation.name, PROCESSORS.iter().map(column).collect::<String>());
+    }
 }
 
 /// Columns: operation, threads, shards, read-modify-writes, stores, loads, lines moved, and others.

@@ -2,7 +2,11 @@
 
 use std::{
     hint::black_box,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use leasehold::{
@@ -16,11 +20,14 @@ use super::model::Kind;
 /// What is measured and modelled.
 pub struct Operation {
     pub name: &'static str,
-    /// Under which name its traffic was counted; none for what is not of the facade.
-    pub traffic: Option<&'static str>,
+    /// Under which name its traffic was counted.
+    pub traffic: &'static str,
     pub kind: Kind,
     step: Box<dyn Fn(&mut Worker) + Sync>,
 }
+
+pub const STRICT: &str = "pair/strict";
+pub const MUTEX: &str = "MutexScheduler pair";
 
 /// As in `traffic`: what the library takes by default.
 fn shards(threads: usize) -> usize {
@@ -33,14 +40,14 @@ pub fn operations() -> Vec<Operation> {
         let fleet = fleet(strategy);
         Box::new(move |_: &mut Worker| drop(black_box(fleet.acquire().expect("one is free")))) as Box<_>
     };
-    let own = |name, kind, step| Operation { name, traffic: Some(name), kind, step };
+    let own = |name, kind, step| Operation { name, traffic: name, kind, step };
     let (peeked, gotten) = (fleet(Strategy::default()), fleet(Strategy::default()));
     let mutex = fill(MutexScheduler::new(), RESOURCES);
     vec![
         own("pair", Kind::Locks(shards), pair(Strategy::default())),
         own("pair/best-of-2", Kind::Locks(shards), pair(Strategy::BestOf { choices: 2 })),
         // All go for the best of all: one lock.
-        own("pair/strict", Kind::Locks(|_| 1), pair(Strategy::BestOf { choices: usize::MAX })),
+        own(STRICT, Kind::Locks(|_| 1), pair(Strategy::BestOf { choices: usize::MAX })),
         own(
             "peek",
             Kind::Free,
@@ -56,8 +63,8 @@ pub fn operations() -> Vec<Operation> {
             }),
         ),
         Operation {
-            name: "MutexScheduler pair",
-            traffic: None,
+            name: MUTEX,
+            traffic: STRICT,
             kind: Kind::Locks(|_| 1),
             step: Box::new(move |_| drop(black_box(mutex.acquire().expect("one is free")))),
         },
@@ -87,23 +94,28 @@ impl Figures {
 }
 
 /// Nanoseconds for a line to go from one core to another: two threads write to it in turns, each waiting for the other.
-/// The least of several runs: whatever else happens only makes it longer.
+/// The least of many short stretches: whatever else happens only makes one longer.
 pub fn transfer_time() -> f64 {
-    const TURNS: u64 = 20_000;
-    let run = || {
-        let turn = AtomicU64::new(0);
-        let time = together(2, TURNS, |worker| {
-            let own = worker.thread as u64;
+    const TURNS: u64 = 100;
+    const STRETCHES: u64 = 2_000;
+    let turn = AtomicU64::new(0);
+    let shortest = Mutex::new(f64::INFINITY);
+    together(2, STRETCHES, |worker| {
+        let own = worker.thread as u64;
+        let start = Instant::now();
+        for _ in 0..TURNS {
             let mut looks = 0;
             while turn.load(Ordering::Acquire) % 2 != own {
                 looks += 1;
                 // Without a processor of its own the other thread would never come.
-                if looks % 1_000 == 999 { std::thread::yield_now() } else { std::hint::spin_loop() }
+                if looks % 10_000 == 9_999 { std::thread::yield_now() } else { std::hint::spin_loop() }
             }
             turn.fetch_add(1, Ordering::AcqRel);
-        });
-        // Both turns are in the time of one thread's.
-        time.as_nanos() as f64 / TURNS as f64 / 2.0
-    };
-    (0..9).map(|_| run()).fold(f64::INFINITY, f64::min)
+        }
+        // Both threads' turns are in the time of one.
+        let time = start.elapsed().as_nanos() as f64 / TURNS as f64 / 2.0;
+        let mut shortest = shortest.lock().expect("nobody panics");
+        *shortest = shortest.min(time);
+    });
+    shortest.into_inner().expect("nobody panics")
 }

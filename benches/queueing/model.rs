@@ -1,6 +1,6 @@
 //! Threads in a closed network of stations, one for each lock; solved exactly by mean value analysis.
 
-use super::{Moved, measure::Figures};
+use super::Moved;
 
 /// Where an operation waits.
 #[derive(Clone, Copy)]
@@ -17,6 +17,8 @@ pub struct Model {
     /// Nanoseconds until a line has come from another core.
     pub transfer: f64,
     pub moved: Moved,
+    /// The share of the counted lines that really move: the counts are for threads that take turns.
+    pub turns: f64,
     pub kind: Kind,
 }
 
@@ -29,7 +31,7 @@ const PLAIN: f64 = 0.5;
 impl Model {
     /// Nanoseconds of an operation for a thread, with `threads` threads on as many processors.
     pub fn time(&self, threads: usize) -> f64 {
-        let moving = self.moved_at(threads) * self.transfer;
+        let moving = self.moved_at(threads) * self.turns * self.transfer;
         match self.kind {
             Kind::Free => self.alone + moving,
             Kind::Locks(stations) => {
@@ -66,16 +68,12 @@ fn mean_value(customers: usize, stations: usize, think: f64, service: f64) -> f6
     time
 }
 
-/// Lines moved that explain the figure at two threads, with one lock.
-pub fn fitted(figures: &Figures, transfer: f64) -> Moved {
-    let time = |lines: f64| {
-        let moved = Moved::from([(1, 0.0), (2, lines)]);
-        Model { alone: figures.alone, transfer, moved, kind: Kind::Locks(|_| 1) }.time(2)
-    };
-    let (mut low, mut high) = (0.0, 100.0);
+/// The value of `turns` for which the model says what was measured at two threads.
+pub fn fitted_turns(mut model: Model, measured: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..50 {
-        let middle = f64::midpoint(low, high);
-        if time(middle) < figures.two { low = middle } else { high = middle }
+        model.turns = f64::midpoint(low, high);
+        if model.time(2) < measured { low = model.turns } else { high = model.turns }
     }
-    Moved::from([(1, 0.0), (2, low)])
+    low
 }

@@ -8,7 +8,7 @@
 //!
 //! Threads take turns, one operation each, so the counts follow from the sources and not from the machine: each thread
 //! finds what all others have done since its last operation. That is the most that can be between two of its operations
-//! if all are equally fast. `--tsv` prints the same for the program `queueing`.
+//! if all are equally fast. With a file's name it also writes what the program `queueing` needs.
 
 #[cfg(leasehold_counted)]
 mod count;
@@ -17,7 +17,10 @@ mod operations;
 
 #[cfg(leasehold_counted)]
 fn main() {
-    count::print(std::env::args().any(|argument| argument == "--tsv"));
+    let lines = count::print();
+    if let Some(path) = std::env::args().nth(1) {
+        std::fs::write(path, lines).expect("the file can be written");
+    }
 }
 
 #[cfg(not(leasehold_counted))]

@@ -1,9 +1,9 @@
-//! The operations whose traffic is counted, on a fleet of 10,000 resources with random priorities.
+//! The operations whose traffic is counted, on a fleet of 1,000 resources with random priorities.
 
 use std::{hint::black_box, sync::Mutex};
 
 use leasehold::{Entry, Scheduler, SplitMix64, Strategy};
-use leasehold_benches::{Asset, Loaded, RESOURCES, fill_loaded, scheduler};
+use leasehold_benches::{Asset, Loaded, fill_loaded, scheduler};
 
 /// One operation of a thread; the number differs from operation to operation.
 type Step = Box<dyn Fn(usize, u32) + Sync>;
@@ -31,6 +31,9 @@ pub const OPERATIONS: &[Operation] = &[
     Operation { name: "exclude+include", prepare: |shards| exclude_include(shards) },
     Operation { name: "insert+remove", prepare: |shards| insert_remove(shards) },
 ];
+
+/// Few, so that what lies between two uses of a resource is what other threads do, and not that it was never used.
+pub const RESOURCES: u32 = 1_000;
 
 fn fleet(shards: usize, strategy: Strategy) -> Scheduler<Asset> {
     scheduler(RESOURCES, shards, strategy)

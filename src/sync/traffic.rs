@@ -1,15 +1,16 @@
 //! What the words of the facade cost in traffic between cores; only in the build that counts, `--cfg leasehold_counted`.
 //!
 //! Each access of an atomic of the facade is counted for the thread that makes it, and its cache line is followed
-//! through a model of a coherence protocol that knows two states of a line: *shared* by those who have read it since it
-//! was written last, or *owned* by the one who wrote it.
+//! through a model of a coherence protocol: a store leaves the line with the thread that made it alone, a load gives the
+//! thread a copy.
 //!
-//! | access | costs a transfer, unless |
+//! | access | moves the line from another core if |
 //! |---|---|
-//! | load | this thread has the line, shared or owned |
-//! | store, read-modify-write | this thread owns the line, and nobody shares it |
+//! | load | this thread does not have it, and it has been written |
+//! | store, read-modify-write | another thread has it |
 //!
-//! A line that nobody had before costs none: it comes from memory, not from another core. Caches have no limit here.
+//! A line that nobody has written since [`forget_lines`] comes to each thread once, and then stays: that is not counted.
+//! Caches have no limit here.
 //!
 //! **Not seen:** plain memory (heap entries, slots, values), `std`'s mutexes, and what the epoch collector and `ArcSwap`
 //! do inside; pins and snapshots are counted as such.
@@ -17,7 +18,7 @@
 use std::{
     cell::Cell,
     ops::Sub,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// What one thread has done.
@@ -57,10 +58,17 @@ impl Sub for Traffic {
 
 /// Lines are found by a hash; two that share an entry are taken for one. There are far fewer lines than entries.
 const ENTRIES: usize = 1 << 22;
-const LINE: usize = 64;
+const LINE_BYTES: usize = 64;
 
-/// For each line the threads that have it, a bit each. Owned is the same as shared by one.
-static LINES: [AtomicU64; ENTRIES] = [const { AtomicU64::new(0) }; ENTRIES];
+/// What is known of a line.
+struct Line {
+    /// The threads that have it, a bit each.
+    holders: AtomicU64,
+    written: AtomicBool,
+}
+
+static LINES: [Line; ENTRIES] =
+    [const { Line { holders: AtomicU64::new(0), written: AtomicBool::new(false) } }; ENTRIES];
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -82,16 +90,25 @@ fn note(change: impl FnOnce(&mut Traffic)) {
     TRAFFIC.set(traffic);
 }
 
-fn line_of(address: usize) -> &'static AtomicU64 {
-    let hash = ((address / LINE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// From now on nobody has any line: what was done before, to prepare, is not what is counted.
+pub fn forget_lines() {
+    for line in &LINES {
+        line.holders.store(0, Ordering::Relaxed);
+        line.written.store(false, Ordering::Relaxed);
+    }
+}
+
+fn line_of(address: usize) -> &'static Line {
+    let hash = ((address / LINE_BYTES) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &LINES[(hash >> 42) as usize]
 }
 
 /// A load at this address.
 pub fn note_load<T>(word: *const T) {
     let bit = BIT.with(|bit| *bit);
-    let holders = line_of(word.addr()).fetch_or(bit, Ordering::Relaxed);
-    let fetched = holders != 0 && holders & bit == 0;
+    let line = line_of(word.addr());
+    let has = line.holders.fetch_or(bit, Ordering::Relaxed) & bit != 0;
+    let fetched = !has && line.written.load(Ordering::Relaxed);
     note(|traffic| {
         traffic.loads += 1;
         traffic.fetched += u64::from(fetched);
@@ -101,8 +118,9 @@ pub fn note_load<T>(word: *const T) {
 /// Whether the line had to be taken from others.
 fn own<T>(word: *const T) -> u64 {
     let bit = BIT.with(|bit| *bit);
-    let holders = line_of(word.addr()).swap(bit, Ordering::Relaxed);
-    u64::from(holders & !bit != 0)
+    let line = line_of(word.addr());
+    line.written.store(true, Ordering::Relaxed);
+    u64::from(line.holders.swap(bit, Ordering::Relaxed) & !bit != 0)
 }
 
 /// A store at this address.
@@ -166,6 +184,18 @@ mod tests {
         word.store(0, Ordering::Relaxed);
         let expected = Traffic { loads: 2, fetched: 1, rmws: 2, stores: 1, taken: 1, ..Traffic::default() };
         assert_eq!(traffic() - before, expected);
+    }
+
+    #[test]
+    fn what_nobody_wrote_moves_once_it_is_written() {
+        let word = CachePadded::new(AtomicU64::new(0));
+        let load = || _ = word.load(Ordering::Relaxed);
+        load();
+        assert_eq!(elsewhere(load).fetched, 0);
+        let before = traffic();
+        word.store(1, Ordering::Relaxed);
+        assert_eq!((traffic() - before).taken, 1);
+        assert_eq!(elsewhere(|| (0..2).for_each(|_| load())).fetched, 1);
     }
 
     #[test]
