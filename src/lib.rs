@@ -78,6 +78,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cli` | the command-line tool, with its dependencies |
+//! | `peers` | `cli`, and other people's maps for `leasehold compare` |
 //! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to `crossbeam-epoch` |
 //! | `tokio` | `TokioTimer`: a tokio runtime as the scheduler's timer, and its time as clock |

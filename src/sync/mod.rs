@@ -1,13 +1,14 @@
 //! The facade: the only module that names a concurrency primitive.
 //!
 //! Every other module takes atomics, cells, locks, threads, spinning, time and randomness from here, so that the
-//! model checkers see all of them. Three builds exist:
+//! model checkers see all of them. Four builds exist:
 //!
 //! | build | atomics, cell, threads | what for |
 //! |---|---|---|
 //! | plain | `std` | production, stress tests, sanitizers |
 //! | `--cfg loom` | loom | every interleaving of two or three threads, weak orderings included |
 //! | `--cfg shuttle` | shuttle | the whole scheduler under random schedules, sequentially consistent |
+//! | `--cfg leasehold_counted` | `std`, each access counted | `docs/scaling.md`: read-modify-writes and transfers of cache lines per operation |
 //!
 //! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the reclaimers)
 //! have stand-ins here and in `lookup::reclaim`, used only in models.
@@ -18,12 +19,16 @@ pub mod barrier;
 #[cfg(not(loom))]
 mod cell;
 mod clock;
+#[cfg(leasehold_counted)]
+mod counted;
 #[allow(unsafe_code)]
 mod proven;
 mod published;
 mod random;
 mod spin;
 mod spinlock;
+#[cfg(leasehold_counted)]
+pub mod traffic;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
@@ -53,10 +58,15 @@ pub use {
 pub use {
     cell::{MutPtr, UnsafeCell},
     std::{
-        sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
         thread, thread_local,
     },
 };
+
+#[cfg(leasehold_counted)]
+pub use counted::atomic;
+#[cfg(not(any(loom, shuttle, leasehold_counted)))]
+pub use std::sync::atomic;
 
 /// Atomics for counts: Relaxed words that are changed by read-modify-writes only and order nothing else.
 ///

@@ -31,6 +31,8 @@ unsafe impl Reclaim for Epoch {
 
     #[inline]
     fn pin(&self) -> EpochGuard<'_> {
+        #[cfg(leasehold_counted)]
+        crate::sync::traffic::note_pin();
         EpochGuard { guard: crossbeam_epoch::pin(), reclaim: PhantomData }
     }
 
