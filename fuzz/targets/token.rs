@@ -15,6 +15,9 @@ type Fleet = Scheduler<Entry<u8, u8, ()>>;
 const UNITS: u32 = 40;
 const KEYS: u8 = 3;
 
+/// A guard, and its token if one was asked for.
+type Held<'s> = (Lease<'s, Entry<u8, u8, ()>>, Option<Token>);
+
 /// What is known of an entry of the table.
 struct Known {
     generation: u32,
@@ -31,7 +34,7 @@ struct Checked<'s> {
     /// All that were ever minted.
     tokens: Vec<Token>,
     /// Leases whose token was not asked for, and those beside their token.
-    held: Vec<(Lease<'s, Entry<u8, u8, ()>>, Option<Token>)>,
+    held: Vec<Held<'s>>,
     out: [u32; KEYS as usize],
 }
 
@@ -125,7 +128,7 @@ impl<'s> Checked<'s> {
                 if let Ok(lease) = self.fleet.acquire_key(&(bytes.u8() % KEYS)) {
                     let key = *lease.key();
                     self.out[usize::from(key)] += 1;
-                    if kind % 2 == 0 {
+                    if kind.is_multiple_of(2) {
                         self.held.push((lease, None));
                     } else {
                         let token = lease.into_token();
