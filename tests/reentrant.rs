@@ -1,5 +1,5 @@
 //! Callbacks that call the scheduler that called them: from every method of the resource, from a filter, from an update,
-//! and from `Drop`. In a process of its own: other tests' threads would run its drops, and so its calls.
+//! and from `Drop`. On the test's own thread: what others run of its drops calls nobody.
 //!
 //! Cost: nothing to speak of.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -19,7 +19,8 @@ struct Caller {
 }
 
 thread_local! {
-    static INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// Nobody calls back from inside; and no other thread at all, which may run drops at any time.
+    static INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 
 impl Caller {
@@ -82,6 +83,7 @@ impl Resource for Caller {
 
 #[test]
 fn every_callback_may_call_the_scheduler() {
+    INSIDE.set(false);
     let home = Arc::new(OnceLock::new());
     let calls = Arc::new(AtomicU32::new(0));
     let caller = |key| Caller { key, home: Arc::clone(&home), calls: Arc::clone(&calls) };
