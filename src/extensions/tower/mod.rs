@@ -7,11 +7,12 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-//! let keys = Arc::new(Scheduler::<Entry<&str, u32, &str>>::builder().build()?);
+//! type Key = Entry<&'static str, u32, &'static str>;
+//! let keys = Arc::new(Scheduler::<Key>::builder().build()?);
 //! keys.insert(Entry::new("gold", 1, "sk-1"))?;
 //!
 //! let mut service = ServiceBuilder::new().layer(LeaseLayer::new(&keys)).service(service_fn(
-//!     |Leased { request, lease }: Leased<&'static str, _>| async move {
+//!     |Leased { request, lease }: Leased<&'static str, Key>| async move {
 //!         Ok::<_, std::io::Error>(format!("{request} with {}", lease.value))
 //!     },
 //! ));
