@@ -27,6 +27,6 @@ instrumented() {
     export RUSTFLAGS="-Zsanitizer=$kind -Zexternal-clangrt -Clinker=clang-$llvm -Clink-arg=-fsanitize=$kind $*"
     for ((round = 0; round < rounds; round++)); do
         cargo test -Zbuild-std --target "$host" --target-dir "target/$runtime" --features internals \
-            --lib --test faults "${targets[@]}"
+            --lib "${targets[@]}" "${leaking[@]}"
     done
 }
