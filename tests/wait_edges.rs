@@ -503,24 +503,6 @@ fn statistics_never_tell_of_more_ends_than_waits() {
     });
 }
 
-/// A unit is offered to everybody with a filter, but nobody is passed over again for each that is asked: the least of a few times is far
-/// below the second that it took when they were.
-#[test]
-fn many_filters_that_say_no() {
-    let (fleet, _) = fleet(|builder| builder, 1);
-    let _lease = fleet.acquire().unwrap();
-    let _tasks: Vec<_> = (0..16_000).map(|_| waiting(fleet.acquire_where_async(|_| false))).collect();
-    let once = |_| {
-        let start = Instant::now();
-        fleet.insert(Entry::new(1, 0, 0)).unwrap();
-        let cost = start.elapsed();
-        fleet.remove(&1).unwrap();
-        cost
-    };
-    let cost = (0..5).map(once).min().unwrap();
-    assert!(cost < Duration::from_millis(300), "{cost:?}");
-}
-
 /// Two units on their way, two filters, each being asked about one when the other comes by: who was passed over looks in vain, for
 /// what it wants is in somebody's hands, and must be asked by him.
 #[test]

@@ -125,12 +125,16 @@ impl<R: Resource> Tokens<R> {
     /// M1..M3. `guarded` if the guard lives on beside the token.
     pub fn mint(&self, ticket: Ticket<R>, guarded: bool, terms: Option<Terms>) -> Token {
         let (slot, entry) = self.entries.take();
-        // Release, here and below: pairs with L3. Relaxed for two that those who look leave alone: M3 orders them, see `ticket`.
+        // Release, here and for the other fields: pairs with L3.
+        // - L3 reads ours: the end of the lease before, which came before M1, is seen by L4, which then does not take this one for it;
+        // - L3 reads an older field: it is of the lease whose word L2 has read, or L4 finds another word.
+        // Relaxed for two that those who look leave alone: M3 orders them, see `ticket`.
         entry.node.store(ticket.node.as_ptr(), Ordering::Release);
         entry.value.store(ticket.value.as_ptr(), Ordering::Relaxed);
         entry.exclusive.store(u32::from(ticket.exclusive), Ordering::Relaxed);
         let mut recorded_at = std::ptr::null();
         if let Some(Terms { since, deadline, site }) = terms {
+            // Release, for these three: as for the node above.
             entry.since.store(since, Ordering::Release);
             entry.deadline.store(deadline, Ordering::Release);
             recorded_at = site;

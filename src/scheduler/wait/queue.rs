@@ -189,6 +189,9 @@ pub struct Queue<R: Resource> {
     #[cfg(not(any(loom, shuttle)))]
     calls: BTreeSet<u64>,
     pub pace: Pace,
+    /// Waiters that searches have come by.
+    #[cfg(test)]
+    passed: usize,
 }
 
 /// How fast things are handed over.
@@ -242,6 +245,8 @@ impl<R: Resource> Queue<R> {
             #[cfg(not(any(loom, shuttle)))]
             calls: BTreeSet::new(),
             pace: Pace::default(),
+            #[cfg(test)]
+            passed: 0,
         }
     }
 
@@ -397,6 +402,10 @@ impl<R: Resource> Queue<R> {
         }
         let rest = (Bound::Excluded(search.cursor), Bound::Excluded(bound));
         for (&order, picky) in self.picky.range_mut(rest) {
+            #[cfg(test)]
+            {
+                self.passed += 1;
+            }
             let accepted = search.accepted == Some(order);
             if !accepted && picky.ticket <= search.since {
                 continue;
@@ -607,3 +616,6 @@ impl<R: Resource> Drop for QueueGuard<'_, R> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -1,0 +1,23 @@
+use super::*;
+
+type Entry = crate::Entry<u32, u32, ()>;
+
+#[test]
+fn a_search_comes_by_each_filter_once() {
+    const WAITERS: usize = 500;
+    let mut queue = Queue::<Entry>::new(32);
+    for _ in 0..WAITERS {
+        let order = queue.arrive(0);
+        let waiter = Arc::new(Waiter::new(Want::Matching, order, 0, NEVER, 0, None));
+        queue.insert(&waiter, Some(Filter::new(|_| false)));
+    }
+    let mut search = Search::new();
+    search.about(1);
+    let mut asked = 0;
+    while let Next::Ask(waiter, filter) = queue.next(0, &search) {
+        asked += 1;
+        search.answered(waiter.order, false);
+        assert!(queue.put_filter(waiter.order, filter).is_ok_and(|missed| !missed));
+    }
+    assert_eq!((asked, queue.passed), (WAITERS, WAITERS));
+}
