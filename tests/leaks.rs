@@ -167,7 +167,7 @@ fn the_balance_does_not_move() {
         let warm = (0..6).map(|_| balance(scenario)).max().expect("six");
         // The reclaimer keeps one of its own blocks more now and then, and gives it back. What a scenario loses, it
         // loses in every run, and no later run is as low again.
-        let after: Vec<_> = (0..RUNS).map(|_| balance(scenario)).collect();
+        let after: [_; RUNS] = std::array::from_fn(|_| balance(scenario));
         let lowest = *after.iter().skip(RUNS / 2).min().expect("half of them");
         assert!(lowest <= warm, "bytes and blocks: {lowest:?} after {warm:?}; {after:?}");
     }
