@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! A1  warm up what is due (one load while nothing cools)
-//! A2  the strategy chooses a shard; try its lock, lend its best
+//! A2  the strategy chooses a shard; try its lock, lend its best. If the lock is taken and the strategy is one that stays:
+//!     it chooses again, for this acquisition and those after it; the same once more
 //! A3  the shard of the best published rank, if it is another; try its lock
 //! A4  all shards from a random one on: skip those that show nothing, try the others' locks
 //! A5  if locks were busy: the same, waiting for each lock whose shard shows something
@@ -166,7 +167,17 @@ impl<R: Resource> Core<R> {
                 self.selector.ran_dry(self.cell());
                 self.lend_elsewhere(chosen)
             }
-            Tried::Busy => self.lend_elsewhere(chosen),
+            Tried::Busy => {
+                if self.selector.crowded(self.cell())
+                    && let another = self.selector.select(self, self.cell())
+                    && another != chosen
+                    && let Some(shard) = self.shards.get(another)
+                    && let Tried::Lent(lent) = self.try_chosen(shard)
+                {
+                    return Ok(lent);
+                }
+                self.lend_elsewhere(chosen)
+            }
         }
     }
 
