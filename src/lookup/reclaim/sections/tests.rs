@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Sections, collect_garbage};
+use super::{Sections, SectionsGuard, collect_garbage};
 use crate::lookup::reclaim::{Guard, Reclaim};
 
 /// Counts its drops.
@@ -94,6 +94,46 @@ fn an_ended_thread_leaves_its_garbage_to_others() {
         thread.join().expect("no panic");
     }
     wait_for("what ten threads have left", || so_far(&freed) == 10);
+}
+
+#[test]
+fn threads_that_retire_one_thing_each_keep_no_more_than_a_few_bags() {
+    const THREADS: usize = 4_000;
+    let freed = Arc::new(AtomicUsize::new(0));
+    for _ in 0..THREADS {
+        let freed = Arc::clone(&freed);
+        let thread = thread::spawn(move || retire(&Sections::new().pin(), Counted(freed)));
+        thread.join().expect("no panic");
+    }
+    // Sections of other tests delay it, none for long. Nobody collects here.
+    assert!(so_far(&freed) > THREADS / 2, "{} of {THREADS}", so_far(&freed));
+}
+
+#[test]
+fn a_thread_that_ends_within_a_section_gives_its_record_back() {
+    thread_local! {
+        /// Set before the reclaimer's own thread-local is there, so that it may be dropped after it.
+        static HELD: Cell<Option<SectionsGuard<'static>>> = const { Cell::new(None) };
+        static LATE: Cell<Option<Late>> = const { Cell::new(None) };
+    }
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            drop(Sections::new().pin());
+            collect_garbage();
+        }
+    }
+    static SECTIONS: std::sync::LazyLock<Sections> = std::sync::LazyLock::new(Sections::new);
+    for round in 0..200 {
+        let thread = thread::spawn(move || {
+            HELD.set(None);
+            LATE.set((round % 2 == 0).then_some(Late));
+            HELD.set(Some(SECTIONS.pin()));
+        });
+        thread.join().expect("no panic");
+    }
+    // Others' threads have some too.
+    assert!(super::records() < 100, "{}", super::records());
 }
 
 #[test]
