@@ -24,6 +24,48 @@ fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Every row of the table that the scheduler is held to: name, threads, and what it is measured against.
+const BARS: [(&str, u64, &str); 38] = [
+    ("pair", 1, "Mutex<BinaryHeap>"),
+    ("pair", 2, "Mutex<BinaryHeap>"),
+    ("pair/best-of-2", 2, "Mutex<BinaryHeap>"),
+    ("pair/2-threads-to-1", 2, "itself, 1 thread"),
+    ("return-elsewhere", 2, "MutexScheduler"),
+    ("return-elsewhere/heap", 2, "Mutex<BinaryHeap>"),
+    ("peek/lock", 1, "Mutex lock+unlock"),
+    ("peek/2-threads-to-1", 2, "itself, 1 thread"),
+    ("get/scc", 1, "scc::HashIndex"),
+    ("get/scc", 2, "scc::HashIndex"),
+    ("get/papaya", 1, "papaya"),
+    ("get/papaya", 2, "papaya"),
+    ("lookup-churn", 1, "dashmap"),
+    ("lookup-churn", 2, "dashmap, scc::HashMap"),
+    ("lookup-churn/boxes", 1, "dashmap of boxes"),
+    ("lookup-churn/boxes", 2, "dashmap of boxes"),
+    ("update/mutex", 1, "MutexScheduler"),
+    ("update/mutex", 2, "MutexScheduler"),
+    ("exclude+include/mutex", 1, "MutexScheduler"),
+    ("exclude+include/mutex", 2, "MutexScheduler"),
+    ("affinity-peek", 1, "peek"),
+    ("affinity-peek/allocations", 1, ""),
+    ("insert-batch", 1, "MutexScheduler"),
+    ("insert-batch/allocations", 1, ""),
+    ("pair/16", 2, "MutexScheduler"),
+    ("pair/256", 2, "MutexScheduler"),
+    ("strict", 2, "MutexScheduler"),
+    ("strict/rank-error", 2, ""),
+    ("least-loaded", 1, "MutexScheduler"),
+    ("least-loaded", 2, "MutexScheduler"),
+    ("growth", 1, "a thousandth of it"),
+    ("64-threads", 64, "MutexScheduler"),
+    ("64-threads/p99.9", 64, "MutexScheduler"),
+    ("acquire/p99.99", 2, "MutexScheduler"),
+    ("memory", 1, ""),
+    ("memory/blocks", 1, ""),
+    ("rank-error/best-of-2", 1, ""),
+    ("rank-error/best-of-all", 1, ""),
+];
+
 /// One thread and all of them, which may be the same.
 fn thread_counts() -> BTreeSet<u64> {
     [1, thread::available_parallelism().map_or(1, usize::from) as u64].into()
@@ -40,7 +82,8 @@ fn json_has_every_case() {
     let text = succeed(&[&QUICK[..], &["--shards", "3", "--format", "json"]].concat());
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["schema"], 1);
-    assert_eq!(report.as_object().unwrap().len(), 2);
+    assert_eq!(report.as_object().unwrap().len(), 3);
+    assert_every_bar(&report["bars"]);
     let mut seen = BTreeSet::new();
     for case in report["cases"].as_array().unwrap() {
         let fields: BTreeSet<&str> = case.as_object().unwrap().keys().map(String::as_str).collect();
@@ -60,6 +103,83 @@ fn json_has_every_case() {
     assert_eq!(report["cases"].as_array().unwrap().len(), expected.len());
 }
 
+/// Each row is there, with a verdict that follows from its numbers.
+fn assert_every_bar(bars: &Value) {
+    let bars = bars.as_array().unwrap();
+    let seen: Vec<_> = bars
+        .iter()
+        .map(|bar| {
+            let baseline = bar["baseline"].as_str().unwrap_or_default();
+            (bar["name"].as_str().unwrap(), bar["threads"].as_u64().unwrap(), baseline)
+        })
+        .collect();
+    assert_eq!(seen, BARS);
+    for bar in bars {
+        let needs_peers =
+            ["get/", "lookup-churn"].iter().any(|of| bar["name"].as_str().unwrap().starts_with(of));
+        if needs_peers && !cfg!(feature = "peers") {
+            assert_eq!(
+                (&bar["missing"], &bar["measured"], &bar["holds"]),
+                (&"peers".into(), &Value::Null, &Value::Null)
+            );
+            continue;
+        }
+        assert_eq!(bar["missing"], Value::Null, "{bar}");
+        let number = |field: &str| bar[field].as_f64().unwrap_or_else(|| panic!("{field}: {bar}"));
+        let measured = number("measured");
+        if bar["baseline"].is_null() {
+            assert_eq!(measured, number("leasehold_value"), "{bar}");
+        } else {
+            assert!(number("leasehold_value") > 0.0 && number("baseline_value") > 0.0, "{bar}");
+            let (min, max) = (bar["spread"]["min"].as_f64().unwrap(), bar["spread"]["max"].as_f64().unwrap());
+            assert!(0.0 < min && min <= measured && measured <= max, "{bar}");
+        }
+        match bar["limit"].as_f64() {
+            Some(limit) => assert_eq!(bar["holds"], measured <= limit, "{bar}"),
+            None => assert_eq!(bar["holds"], Value::Null, "{bar}"),
+        }
+    }
+    // What no clock decides.
+    for (name, figure) in
+        [("strict/rank-error", 0.0), ("rank-error/best-of-all", 0.0), ("affinity-peek/allocations", 0.0)]
+    {
+        let bar = bars.iter().find(|bar| bar["name"] == name).unwrap();
+        assert_eq!(bar["measured"].as_f64(), Some(figure), "{bar}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_measured() {
+    let only = ["--only", "peek", "--only", "pair", "--only", "memory", "--format", "json"];
+    let report: Value = serde_json::from_str(&succeed(&[&QUICK[..], &only].concat())).unwrap();
+    let names = |part: &str| -> BTreeSet<_> {
+        report[part].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("cases"), ["peek".to_owned()].into());
+    assert_eq!(names("bars"), ["pair".to_owned(), "memory".to_owned()].into());
+
+    let output = run(&["compare", "--only", "pairs"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("\"pairs\"") && stderr.contains("best-of-2"), "{stderr}");
+}
+
+/// A row that no clock decides and that holds; one that this build may not be able to measure.
+#[test]
+fn a_check_tells_by_its_exit_code() {
+    let check = |name| run(&[&QUICK[..], &["--check", "--only", name]].concat());
+    let held = check("rank-error/best-of-all");
+    assert_eq!(held.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&held.stdout).contains("1 hold, 0 missed, 0 not measured"));
+    if !cfg!(feature = "peers") {
+        let absent = check("get/scc");
+        assert_eq!(absent.status.code(), Some(1));
+        let stdout = String::from_utf8_lossy(&absent.stdout);
+        assert!(stdout.contains("build with --features peers"), "{stdout}");
+        assert!(stdout.contains("0 hold, 0 missed, 2 not measured"), "{stdout}");
+    }
+}
+
 #[test]
 fn table_goes_to_a_file() {
     assert_small_machine();
@@ -68,7 +188,8 @@ fn table_goes_to_a_file() {
     assert_eq!(succeed(&[&QUICK[..], &["--out", path.to_str().unwrap()]].concat()), "");
     let text = fs::read_to_string(&path).unwrap();
     for name in NAMES {
-        let rows = text.lines().filter(|line| line.split(' ').next() == Some(name)).count();
+        let rows = |part: &str| part.lines().filter(|line| line.split(' ').next() == Some(name)).count();
+        let rows = rows(text.split("bars: ").next().unwrap());
         assert_eq!(rows, thread_counts().len(), "{name}: {text}");
     }
 }

@@ -24,6 +24,7 @@ where
     loop {
         let loaded = Loaded::load(table.slot(index), guard);
         if let Some(item) = loaded.item_with(fragment) {
+            item.expect();
             if item.key().borrow() == key {
                 return Some(item);
             }

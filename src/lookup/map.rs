@@ -7,7 +7,7 @@ use super::{
     budget::{limit, slots_for},
     find::find,
     raw::{self, Content, Loaded},
-    table::Table,
+    table::{CHUNK, Table},
 };
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
@@ -28,6 +28,11 @@ pub trait Keyed {
 
     /// The hash of the key, computed once, by whatever hasher the map's user has chosen. Must not panic.
     fn hash(&self) -> u64;
+
+    /// Called with an item that is likely to be the one that is looked for, before its key is compared: an opportunity to
+    /// [`prefetch`](crate::sync::prefetch) what the caller will read after that.
+    #[inline(always)]
+    fn expect(&self) {}
 }
 
 /// The multiplication by an odd number that spreads a hash over the leading bits; makes a weak hasher usable.
@@ -213,7 +218,7 @@ where
 
     /// Empties the map and hands out the pointers with which the items came.
     ///
-    /// Guards of an [`Epoch`](super::reclaim::Epoch) that are still live may hold references to the items.
+    /// Guards of a reclaimer without instances that are still live may hold references to the items.
     pub fn drain(&mut self) -> Vec<NonNull<T>> {
         let items = {
             let guard = self.pin();
@@ -238,6 +243,13 @@ where
     /// removal, and stands still without them. Worth calling after a bulk load that only lookups follow.
     pub fn finish_resize(&self, guard: &C::Guard<'_>) {
         self.finish_resize_now(guard);
+    }
+
+    /// As [`finish_resize`](Map::finish_resize), if it is no more work than so many insertions would have done of it anyhow.
+    pub fn finish_resize_after(&self, insertions: usize, guard: &C::Guard<'_>) {
+        if self.root(guard).len() <= insertions.saturating_mul(CHUNK) {
+            self.finish_resize_now(guard);
+        }
     }
 
     /// Counts what there is.

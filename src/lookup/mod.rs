@@ -127,4 +127,6 @@ mod tests;
 
 pub use iterate::Iter;
 pub use map::{Keyed, Map, Occupied, Statistics};
+#[cfg(not(any(loom, shuttle)))]
+pub use reclaim::collect_garbage;
 pub use reclaim::{DefaultReclaim, Guard, Reclaim};

@@ -6,7 +6,8 @@
 //!
 //! | reclaimer | built when | character |
 //! |---|---|---|
-//! | [`Epoch`] | always | `crossbeam-epoch`, the process's collector; the default |
+//! | `Sections` | no model | counted sections, one domain for the process; the default |
+//! | [`Epoch`] | always | `crossbeam-epoch`, the process's collector, for comparison |
 //! | `Seize` | feature `seize`, no model | `seize`, one collector per instance, which frees everything when dropped |
 //! | `Oracle` | in a model | kills at the first legal moment and checks every use; the default there |
 //!
@@ -25,18 +26,21 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 mod epoch;
 #[cfg(any(loom, shuttle))]
 mod oracle;
+pub mod sections;
 #[cfg(all(feature = "seize", not(any(loom, shuttle))))]
 mod seize;
 
 pub use epoch::{Epoch, EpochGuard};
 #[cfg(any(loom, shuttle))]
 pub use oracle::{Oracle, OracleGuard};
+#[cfg(not(any(loom, shuttle)))]
+pub use sections::{Sections, SectionsGuard, collect_garbage};
 #[cfg(all(feature = "seize", not(any(loom, shuttle))))]
 pub use seize::{Seize, SeizeGuard};
 
 /// The reclaimer that is used where none is named.
 #[cfg(not(any(loom, shuttle)))]
-pub type DefaultReclaim = Epoch;
+pub type DefaultReclaim = Sections;
 /// The reclaimer that is used where none is named.
 #[cfg(any(loom, shuttle))]
 pub type DefaultReclaim = Oracle;
@@ -76,6 +80,7 @@ pub unsafe trait Guard {
     /// # Safety
     ///
     /// Rule 2 must hold, and `reclaim` must be sound to call on `pointer` from any thread at that time.
+    /// It should not unwind: that would go through whoever happens to collect garbage.
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T));
 
     /// Says that `pointer` is about to be used. Free in production; in a model the oracle fails it if the time for

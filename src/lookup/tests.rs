@@ -461,24 +461,30 @@ fn stress<C: Reclaim>(spread: Spread, contested: u32, rounds: u64) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while drops.load(Ordering::Relaxed) != made && std::time::Instant::now() < patience {
         crossbeam_epoch::pin().flush();
+        super::collect_garbage();
         thread::yield_now();
     }
     assert_eq!(drops.load(Ordering::Relaxed), made, "every item is freed once");
 }
 
 #[test]
-fn stress_few_keys() {
+fn stress_few_keys_in_epochs() {
     stress::<Epoch>(Spread::Good, 8, ROUNDS);
 }
 
 #[test]
+fn stress_few_keys() {
+    stress::<DefaultReclaim>(Spread::Good, 8, ROUNDS);
+}
+
+#[test]
 fn stress_many_keys() {
-    stress::<Epoch>(Spread::Good, 3_000, ROUNDS);
+    stress::<DefaultReclaim>(Spread::Good, 3_000, ROUNDS);
 }
 
 #[test]
 fn stress_one_hash() {
-    stress::<Epoch>(Spread::Collide, 8, ROUNDS / 3);
+    stress::<DefaultReclaim>(Spread::Collide, 8, ROUNDS / 3);
 }
 
 #[cfg(feature = "seize")]

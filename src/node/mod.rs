@@ -4,12 +4,15 @@
 //!
 //! 1. [`Node::state`] changes only through the transitions of [`state`], each one CAS. Anyone may read it.
 //! 2. [`Owned`], and each value's [`Claims`], are touched only by the holder of the home shard's lock.
-//! 3. `value`, `rank` and `deadline` are *written* only under that lock; anyone may read them. A value is read through a guard of
+//! 3. `value`, `rank`, `deadline` and `shared` are *written* only under that lock; anyone may read them. A value is read through a guard of
 //!    the reclaimer, or by a lease that claims it.
 //! 4. `key`, `hash`, `home` and `batch` never change.
 //! 5. A node is freed when its word [is spent](State::is_spent), no pin is left, and every guard of that time is gone.
 //! 6. A value is freed when another has superseded it (or its node is freed), no lease and no pin claims it, and every
 //!    guard of that time is gone.
+//! 7. The first value lives in the node's own memory: one allocation, and one cache miss less for whoever reads it. Superseded, it
+//!    is dropped by rule 6 like any other; that may be before or after the node is dropped by rule 5, in another thread. The memory
+//!    is given back by whichever of the two comes last: see [`Parting`].
 //!
 //! # How a lease keeps its value alive without a reference count
 //!
@@ -19,10 +22,12 @@
 //! lease whose value is not the current one takes itself off there. So the common path pays nothing, and a lease pins
 //! exactly one value, however many updates pass by.
 
+mod parting;
 mod state;
 
-use std::ptr::NonNull;
+use std::{mem::ManuallyDrop, ptr::NonNull};
 
+pub use parting::{Parting, Party};
 pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
@@ -30,7 +35,7 @@ use crate::{
     resource::Resource,
     sync::{
         UnsafeCell,
-        atomic::{AtomicPtr, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     },
 };
 
@@ -84,18 +89,26 @@ impl Owned {
     pub const NO_SLOT: u32 = u32::MAX;
 }
 
-/// A resource inside the scheduler.
+/// A resource inside the scheduler. What a lookup needs comes first: in a large fleet each line is a cache miss.
+#[repr(C)]
 pub struct Node<R: Resource> {
     /// The state word.
     pub state: NodeState,
+    key: ManuallyDrop<R::Key>,
     value: AtomicPtr<Value<R>>,
     rank: AtomicU64,
-    deadline: AtomicU64,
-    hash: u64,
-    home: u32,
-    batch: u32,
     owned: UnsafeCell<Owned>,
-    key: R::Key,
+    batch: u32,
+    home: u16,
+    /// See [`Node::is_shared`].
+    shared: AtomicBool,
+    /// Rule 7: `One` is the first value, superseded, `Other` the node without it.
+    parting: Parting,
+    hash: u64,
+    deadline: AtomicU64,
+    /// Rule 7. Not the facade's cell: it is reached through the pointer in `value` only, as the contents of a box would be.
+    #[allow(clippy::disallowed_types)]
+    first: std::cell::UnsafeCell<ManuallyDrop<Value<R>>>,
 }
 
 // SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
@@ -116,6 +129,12 @@ impl<R: Resource> Keyed for Node<R> {
     fn hash(&self) -> u64 {
         self.hash
     }
+
+    /// The first value is on another line than the key: both are fetched at once.
+    #[inline(always)]
+    fn expect(&self) {
+        crate::sync::prefetch(self.first.get());
+    }
 }
 
 /// All that user code has to say about a value, asked before any lock is taken.
@@ -129,26 +148,112 @@ pub struct Draft<R: Resource> {
 
 #[allow(unsafe_code)]
 impl<R: Resource> Node<R> {
-    /// A node that nobody can see yet. `batch` is 0 for a resource inserted alone.
-    pub fn new(draft: Draft<R>, home: u32, batch: u32) -> Self {
+    /// A node that nobody can see yet, to be freed by [`Node::free`]. `batch` is 0 for a resource inserted alone.
+    #[allow(clippy::disallowed_types)]
+    pub fn boxed(draft: Draft<R>, home: u32, batch: u32) -> NonNull<Self> {
         let Draft { key, hash, limit, rank, resource } = draft;
-        Node {
+        let node = Box::into_raw(Box::new(Node {
             state: NodeState::new_staged(),
-            value: AtomicPtr::new(Box::into_raw(Box::new(Value::new(resource)))),
+            value: AtomicPtr::new(std::ptr::null_mut()),
             rank: AtomicU64::new(rank),
             deadline: AtomicU64::new(0),
             hash,
-            home,
+            // There are 1,024 shards at most.
+            home: home as u16,
+            shared: AtomicBool::new(limit != 1),
             batch,
             owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
-            key,
+            key: ManuallyDrop::new(key),
+            parting: Parting::new(),
+            first: std::cell::UnsafeCell::new(ManuallyDrop::new(Value::new(resource))),
+        }));
+        // SAFETY: just allocated. The pointer comes from the box, not from a reference to the field: `drop_first` finds its way
+        // back to the node. Relaxed: nobody else can see it.
+        unsafe {
+            let first = (&raw mut (*node).first).cast();
+            (*node).value.store(first, Ordering::Relaxed);
+            NonNull::new_unchecked(node)
+        }
+    }
+
+    /// Whether `value` is the one that lives in the node (rule 7).
+    pub fn is_first(&self, value: NonNull<Value<R>>) -> bool {
+        value.as_ptr().addr() == self.first.get().addr()
+    }
+
+    /// Drops the first value of a node after it was superseded, by rules 6 and 7.
+    ///
+    /// # Safety
+    /// `value` was the first one of its node; it is given up here, once.
+    pub unsafe fn drop_first(value: *mut Value<R>) {
+        // SAFETY: in its node, whose memory is still there (rule 7), and with the provenance of the whole of it (`boxed`).
+        let node = unsafe { value.byte_sub(std::mem::offset_of!(Self, first)) }.cast::<Self>();
+        // SAFETY: given up by the caller.
+        let _ = quietly(|| unsafe { value.drop_in_place() });
+        // SAFETY: as above.
+        unsafe { Self::leave(node, Party::One) };
+    }
+
+    /// Frees a node, by rules 5 and 7. A panicking `Drop` of the user's stops here.
+    ///
+    /// # Safety
+    /// `node` comes from [`Node::boxed`] and is given up here, once.
+    pub unsafe fn free(node: *mut Self) {
+        // SAFETY: given up by the caller, the last owner of the key and of the current value. No exclusive reference: the first
+        // value may be dropped by another thread at this very moment. Relaxed: nobody replaces the value any more.
+        let (value, is_first) = unsafe {
+            let value = NonNull::new((*node).value.load(Ordering::Relaxed));
+            (value, value.is_none_or(|value| (*node).is_first(value)))
+        };
+        if let Some(value) = value {
+            // SAFETY: rule 6: with its node, the current value goes.
+            unsafe {
+                if is_first {
+                    let _ = quietly(|| value.drop_in_place());
+                } else {
+                    free(value.as_ptr());
+                }
+            }
+        }
+        // SAFETY: dropped once, here.
+        let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut (*node).key) });
+        if is_first {
+            // It was never superseded: nobody else has anything to do with the memory.
+            // SAFETY: from the box of `boxed`; what needs to be dropped has been.
+            drop(unsafe { Box::from_raw(node) });
+        } else {
+            // SAFETY: as above.
+            unsafe { Self::leave(node, Party::Other) };
+        }
+    }
+
+    /// # Safety
+    /// The caller is one of the two of rule 7, and has done its part.
+    unsafe fn leave(node: *mut Self, party: Party) {
+        // SAFETY: the memory is there until both have left.
+        if unsafe { (*node).parting.leave(party) } {
+            // SAFETY: from the box of `boxed`; what needs to be dropped has been.
+            drop(unsafe { Box::from_raw(node) });
         }
     }
 
     /// The index of the home shard.
     #[inline]
     pub fn home(&self) -> u32 {
-        self.home
+        u32::from(self.home)
+    }
+
+    /// Whether the current value allows more than one lease. Under the home lock it is exact; without it a hint.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        // Relaxed: as `rank`.
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it does. The caller holds the home lock.
+    pub fn set_shared(&self, shared: bool) {
+        // Relaxed: as `rank`.
+        self.shared.store(shared, Ordering::Relaxed);
     }
 
     /// The batch it was inserted with; 0 if alone.
@@ -234,9 +339,8 @@ impl<R: Resource> Node<R> {
     pub unsafe fn take_unborn(&self) -> R {
         // Relaxed: nobody else reads or writes it.
         let value = self.value.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: allocated by `Box::into_raw` in `new`, taken once, read by nobody.
-        let value = unsafe { Box::from_raw(value) };
-        value.resource
+        // SAFETY: the first value, taken once, read by nobody. `free` finds no value then, and drops none.
+        unsafe { value.read() }.resource
     }
 }
 
@@ -250,20 +354,6 @@ impl<R> Value<R> {
     pub unsafe fn with_claims<O>(&self, f: impl FnOnce(&mut Claims) -> O) -> O {
         // SAFETY: the lock makes this the only access.
         self.claims.with_mut(|claims| f(unsafe { &mut *claims }))
-    }
-}
-
-impl<R: Resource> Drop for Node<R> {
-    fn drop(&mut self) {
-        // Relaxed: `&mut self`.
-        let value = self.value.load(Ordering::Relaxed);
-        if !value.is_null() {
-            // SAFETY: rules 5 and 6: the node is the last owner of its current value.
-            #[allow(unsafe_code)]
-            unsafe {
-                free(value);
-            }
-        }
     }
 }
 

@@ -380,16 +380,16 @@ impl fmt::Debug for NodeState {
 const _: () =
     assert!(Capacity::MAX == u32::MAX >> IN_FLIGHT_SHIFT, "in-flight must be able to reach every limit");
 
-/// `atomic::Atomic` in production, an instrumented integer in a model.
+/// `atomic::Atomic` in production, an instrumented integer in a model and where traffic is counted.
 mod cell {
     use super::State;
     use crate::sync::atomic::Ordering;
 
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, leasehold_counted)))]
     type Cell = atomic::Atomic<State>;
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, leasehold_counted)))]
     const _: () = assert!(Cell::is_lock_free(), "the state word must be one machine word");
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, leasehold_counted))]
     type Cell = crate::sync::atomic::AtomicU64;
 
     /// What the cell stores, and back: the state itself in production, its bits in a model.

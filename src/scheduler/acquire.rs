@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! A1  warm up what is due (one load while nothing cools)
-//! A2  the strategy chooses a shard; try its lock, lend its best
+//! A2  the strategy chooses a shard; try its lock, lend its best. If the lock is taken and the strategy is one that stays:
+//!     it chooses again, for this acquisition and those after it; the same once more
 //! A3  the shard of the best published rank, if it is another; try its lock
 //! A4  all shards from a random one on: skip those that show nothing, try the others' locks
 //! A5  if locks were busy: the same, waiting for each lock whose shard shows something
@@ -23,7 +24,7 @@
 //! or a deadline that has come (A6 warms up what is due). Then the walk begins again. So it does if leases that are overdue were
 //! taken back after A6; if there were none, "none" was true before anybody looked for them.
 
-use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
+use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, ptr::NonNull};
 
 use super::{
     Scheduler,
@@ -32,11 +33,12 @@ use super::{
     lease::{Lease, OwnedLease},
 };
 use crate::{
-    node::Standing,
+    node::{Node, Standing},
+    rank::Priority,
     resource::Resource,
-    shard::{Lent, Locked, NEVER, Shard},
+    shard::{Bare, Forecast, Lent, Locked, NEVER, Pin, Shard},
     strategy::ShardView,
-    sync::Timestamp,
+    sync::{Timestamp, atomic::Ordering},
 };
 
 /// What came of trying one shard.
@@ -46,19 +48,66 @@ pub(super) enum Tried<R: Resource> {
     Busy,
 }
 
+/// How far the walk has got when the usual case turns out not to be one.
+#[derive(Clone, Copy)]
+pub(super) enum Got {
+    Nowhere,
+    /// A2 has chosen this shard, or a number that is none.
+    Chosen(usize),
+    /// And it has nothing to lend.
+    Empty(usize),
+    /// And its lock was taken.
+    Busy(usize),
+}
+
 impl<R: Resource> Core<R> {
     /// Lends the best of one shard, after a piece of a committed batch has been absorbed.
     #[inline]
-    pub(super) fn lend_best(&self, locked: &mut Locked<'_, R>) -> Option<Lent<R>> {
+    pub(super) fn lend_best(
+        &self,
+        locked: &mut Locked<'_, R>,
+        forecast: Option<&Forecast<R>>,
+    ) -> Option<Lent<R>> {
         let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
-        locked.lend_best()
+        locked.lend_best(forecast)
+    }
+
+    /// The rank that the best resource a shard shows will have when it has been lent, if it is one that is ranked by its load.
+    /// Runs user code.
+    fn forecast_best(&self, shard: &Shard<R>, guard: &Pin<'_>) -> Option<Forecast<R>> {
+        let node = self.follow(shard.face().best(), guard)?;
+        if !node.is_shared() {
+            return None;
+        }
+        Some(self.forecast(node, node.state.load().in_flight() + 1, guard))
+    }
+
+    /// The rank of a resource at a load. Runs user code.
+    pub(super) fn forecast(&self, node: &Node<R>, in_flight: u32, guard: &Pin<'_>) -> Forecast<R> {
+        let value = node.value(guard);
+        let rank = value.resource().priority(in_flight).rank();
+        Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
+    }
+
+    /// The shard that the strategy has chosen.
+    fn try_chosen(&self, shard: &Shard<R>) -> Tried<R> {
+        if !self.unusual.load(Ordering::Relaxed) {
+            return self.try_lend(shard, None);
+        }
+        let guard = self.pin();
+        let forecast = self.forecast_best(shard, &guard);
+        self.try_lend(shard, forecast.as_ref())
     }
 
     #[inline]
-    fn try_lend(&self, shard: &Shard<R>) -> Tried<R> {
+    fn try_lend(&self, shard: &Shard<R>, forecast: Option<&Forecast<R>>) -> Tried<R> {
         match shard.try_lock(self.pin_for_events()) {
             None => Tried::Busy,
-            Some(mut locked) => self.lend_best(&mut locked).map_or(Tried::Empty, Tried::Lent),
+            Some(mut locked) => {
+                let lent = self.lend_best(&mut locked, forecast);
+                locked.finish();
+                lent.map_or(Tried::Empty, Tried::Lent)
+            }
         }
     }
 
@@ -70,22 +119,65 @@ impl<R: Resource> Core<R> {
             || (face.staged() != 0 && self.roster.is_committed(face.staged()))
     }
 
-    /// The best resource, as the strategy understands it.
-    #[inline]
-    pub(super) fn lend(&self) -> Result<Lent<R>, AcquireError> {
-        open(self)?;
+    /// The usual case of [`lend`](Self::lend): an exclusive resource of the chosen shard, nothing recorded. `None`: nothing was
+    /// lent; `lend` goes on from where this has got.
+    ///
+    /// Two words come back, in registers. A whole lease would be written to memory and copied from there, by loads that are
+    /// wider than the stores before them: each such copy waits 4 ns for the stores.
+    pub(super) fn lend_usual(&self, got: &mut Got) -> Option<Bare<R>> {
+        // Relaxed: a hint; what is lent is looked at under the lock.
+        if self.unusual.load(Ordering::Relaxed) || self.is_closed() {
+            return None;
+        }
         self.thaw_due();
-        let chosen = self.selector.select(self, self.cell());
+        let index = self.selector.select(self, self.cell());
+        *got = Got::Chosen(index);
+        let shard = self.shards.get(index)?;
+        let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
+            *got = Got::Busy(index);
+            return None;
+        };
+        let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
+        let lent = locked.lend_best_exclusive();
+        if lent.is_none() && locked.shows_none() {
+            *got = Got::Empty(index);
+        }
+        locked.finish();
+        lent
+    }
+
+    /// The best resource, as the strategy understands it.
+    pub(super) fn lend(&self, got: Got) -> Result<Lent<R>, AcquireError> {
+        let (chosen, tried) = match got {
+            Got::Nowhere => {
+                open(self)?;
+                self.thaw_due();
+                (self.selector.select(self, self.cell()), None)
+            }
+            Got::Chosen(chosen) => (chosen, None),
+            Got::Empty(chosen) => (chosen, Some(Tried::Empty)),
+            Got::Busy(chosen) => (chosen, Some(Tried::Busy)),
+        };
         let Some(shard) = self.shards.get(chosen) else {
             return Err(AcquireError::Strategy { chosen, shards: self.shards.len() });
         };
-        match self.try_lend(shard) {
+        match tried.unwrap_or_else(|| self.try_chosen(shard)) {
             Tried::Lent(lent) => Ok(lent),
             Tried::Empty => {
                 self.selector.ran_dry(self.cell());
                 self.lend_elsewhere(chosen)
             }
-            Tried::Busy => self.lend_elsewhere(chosen),
+            Tried::Busy => {
+                if self.selector.crowded(self.cell())
+                    && let another = self.selector.select(self, self.cell())
+                    && another != chosen
+                    && let Some(shard) = self.shards.get(another)
+                    && let Tried::Lent(lent) = self.try_chosen(shard)
+                {
+                    return Ok(lent);
+                }
+                self.lend_elsewhere(chosen)
+            }
         }
     }
 
@@ -100,7 +192,7 @@ impl<R: Resource> Core<R> {
                 .filter_map(|i| self.best_rank(i).map(|rank| (rank, i)))
                 .min();
             if let Some((_, best)) = best
-                && let Tried::Lent(lent) = self.try_lend(&self.shards[best])
+                && let Tried::Lent(lent) = self.try_lend(&self.shards[best], None)
             {
                 return Ok(lent);
             }
@@ -109,7 +201,7 @@ impl<R: Resource> Core<R> {
             let from_start = || (0..shards).map(|i| &self.shards[(start + i) % shards]);
             let mut busy = false;
             for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                match self.try_lend(shard) {
+                match self.try_lend(shard, None) {
                     Tried::Lent(lent) => return Ok(lent),
                     Tried::Empty => {}
                     Tried::Busy => busy = true,
@@ -118,7 +210,7 @@ impl<R: Resource> Core<R> {
             // A5.
             if busy {
                 for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                    if let Some(lent) = self.lend_best(&mut self.lock(shard)) {
+                    if let Some(lent) = self.lend_best(&mut self.lock(shard), None) {
                         return Ok(lent);
                     }
                 }
@@ -196,8 +288,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Linearizable: the lease begins at the compare-and-swap of the resource's state word.
     ///
     /// # Callbacks
-    /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`] after the lease has begun,
-    /// if the resource has more than one unit of capacity. If that panics, the lease is returned.
+    /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`], if the best resource has more than
+    /// one unit of capacity, before anything is changed, and once more after the lease has begun if the load was another by then. If
+    /// that panics, the lease is returned.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no resource was eligible.
@@ -220,8 +313,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[inline]
     #[track_caller]
     pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
+        let mut got = Got::Nowhere;
+        match self.core.lend_usual(&mut got) {
+            Some((node, value)) => Ok(Lease::usual(&self.core, node, value)),
+            None => self.acquire_anyhow(got),
+        }
+    }
+
+    #[track_caller]
+    fn acquire_anyhow(&self, got: Got) -> Result<Lease<'_, R>, AcquireError> {
         // Not in a closure: the caller's place in the program would be lost.
-        match self.core.lend() {
+        match self.core.lend(got) {
             Ok(lent) => Ok(Lease::new(&self.core, lent)),
             Err(error) => Err(error),
         }

@@ -110,7 +110,7 @@ impl<R: Resource> Core<R> {
     /// The resource of a shard that an id is lent.
     pub(super) fn lend_of(&self, shard: &Shard<R>, hash: u64) -> Option<Lent<R>> {
         if self.affinity == Affinity::Shard {
-            return self.lend_best(&mut self.lock(shard));
+            return self.lend_best(&mut self.lock(shard), None);
         }
         // All of a batch: the id's own resource may be its last.
         if shard.face().staged() != 0 {
@@ -121,7 +121,7 @@ impl<R: Resource> Core<R> {
         let mut random = SplitMix64::new(hash);
         let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
         let mut locked = self.lock(shard);
-        chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best())
+        chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best(None))
     }
 }
 

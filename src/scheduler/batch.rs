@@ -6,10 +6,9 @@ use super::{
     Scheduler,
     core::Core,
     error::{InsertError, Rejected},
-    insert::Seated,
+    insert::{Newcomer, Refusal},
 };
 use crate::{
-    heap,
     lookup::Keyed,
     node::{Draft, Node},
     resource::Resource,
@@ -18,12 +17,12 @@ use crate::{
 
 /// The members so far. If they do not all get in, they are undone one by one, the last one first: the next
 /// newcomers then take their slots in the order in which these had them.
-struct Members<'a, R: Resource>(Vec<Seated<'a, R>>);
+struct Members<'a, R: Resource>(Vec<Newcomer<'a, R>>);
 
 impl<R: Resource> Members<'_, R> {
     /// The resources come back in the order in which they were given.
     fn take_back(&mut self) -> Vec<R> {
-        let mut resources: Vec<R> = self.0.drain(..).rev().map(Seated::take_back).collect();
+        let mut resources: Vec<R> = self.0.drain(..).rev().map(Newcomer::take_back).collect();
         resources.reverse();
         resources
     }
@@ -56,6 +55,19 @@ impl<R: Resource> Core<R> {
         Ok(homes)
     }
 
+    /// Gives nodes their slots, a bounded number for each turn of the lock. The error is the first that has got none.
+    fn seat<'n>(&self, home: usize, nodes: &[&'n Node<R>]) -> Result<(), &'n Node<R>> {
+        for piece in nodes.chunks(SEAT_AT_ONCE) {
+            let Some(mut locked) = self.shards[home].lock_with_slots(piece.len(), None) else {
+                return Err(piece[0]);
+            };
+            for node in piece {
+                locked.seat(node);
+            }
+        }
+        Ok(())
+    }
+
     fn insert_batch(&self, drafts: Vec<Draft<R>>) -> Result<usize, Rejected<Vec<R>, InsertError<R::Key>>> {
         let reject = |drafts: Vec<Draft<R>>, error| {
             let returned = drafts.into_iter().map(|draft| draft.resource).collect();
@@ -66,7 +78,7 @@ impl<R: Resource> Core<R> {
             Ok(homes) => homes,
             Err(error) => return reject(drafts, error),
         };
-        // Pinned before the turn is taken: pinning may run the `Drop` of garbage, user code that might want the turn.
+        // Pinned before the turn is taken: the end of the section may run the `Drop` of garbage, user code that might want the turn.
         let guard = self.pin();
         let Some(turn) = self.batch.take() else {
             return reject(drafts, InsertError::Reentered);
@@ -75,35 +87,28 @@ impl<R: Resource> Core<R> {
         let number = self.roster.next_batch();
         let mut members = Members(Vec::with_capacity(count));
         // B2.
-        let mut refused = None;
         let mut rest = drafts.into_iter().zip(homes);
         for (draft, home) in rest.by_ref() {
-            match Seated::new(self, draft, home, number) {
-                Ok(seated) => members.0.push(seated),
-                Err((key, resource)) => {
-                    let max = heap::Entry::MAX_SLOT as usize + 1;
-                    refused =
-                        Some((InsertError::ShardFull { key, shard: home as usize, max }, Some(resource)));
-                    break;
-                }
-            }
+            members.0.push(Newcomer::new(self, draft, home, number));
             if let Err(key) = members.0.last_mut().expect("just pushed").link() {
-                refused = Some((InsertError::Duplicate { key }, None));
-                break;
+                let mut returned = members.take_back();
+                returned.extend(rest.map(|(draft, _)| draft.resource));
+                return Err(Rejected { returned, error: InsertError::Duplicate { key } });
             }
-        }
-        if let Some((error, resource)) = refused {
-            let mut returned = members.take_back();
-            returned.extend(resource);
-            returned.extend(rest.map(|(draft, _)| draft.resource));
-            return Err(Rejected { returned, error });
         }
         // Cloned while everything can still be undone.
         let first_key = members.0[0].node().key().clone();
         // B3.
         let mut by_shard: Vec<Vec<&Node<R>>> = self.shards.iter().map(|_| Vec::new()).collect();
-        for seated in &members.0 {
-            by_shard[seated.node().home() as usize].push(seated.node());
+        for newcomer in &members.0 {
+            by_shard[newcomer.node().home() as usize].push(newcomer.node());
+        }
+        for (home, nodes) in by_shard.iter().enumerate() {
+            if let Err(first) = self.seat(home, nodes) {
+                let key = first.key().clone();
+                let error = Refusal::ShardFull.error(key, home as u32);
+                return Err(Rejected { returned: members.take_back(), error });
+            }
         }
         let runs: Vec<Option<Box<Run<R>>>> = by_shard
             .into_iter()
@@ -122,7 +127,7 @@ impl<R: Resource> Core<R> {
         let mut nodes = Vec::new();
         if committed {
             // The guard keeps them from now on.
-            nodes = members.0.drain(..).map(Seated::release).collect();
+            nodes = members.0.drain(..).map(Newcomer::release).collect();
             // B5.
             for &i in &staged {
                 self.absorb(&self.shards[i]);
@@ -138,6 +143,8 @@ impl<R: Resource> Core<R> {
             let error = InsertError::Full { key: first_key, max: max as usize };
             Err(Rejected { returned: members.take_back(), error })
         };
+        // Lookups alone may follow, and would read two tables for ever.
+        self.map.finish_resize_after(count, &guard);
         drop(turn);
         // B5 has held the lock of each shard with a part of the batch: the gate is up to date. Filters may insert batches.
         for node in nodes {
@@ -153,13 +160,16 @@ impl<R: Resource> Core<R> {
     }
 }
 
+/// Members of a batch that get their slots in one critical section.
+const SEAT_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Adds many resources at once: all of them, or none. Nobody ever sees a part of them.
     ///
     /// An empty batch does nothing. In a bounded fleet a batch that does not fit is refused, whatever the overflow rule.
     ///
     /// # Progress and cost
-    /// Batches wait for each other. Each shard's lock is held for O(1) or O(log n) at a time, never two at once. Four
+    /// Batches wait for each other. Each shard's lock is held for O(1) or O(log n) at a time, never two at once. Three
     /// allocations per resource at most, outside the locks.
     ///
     /// # Consistency

@@ -331,6 +331,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             max_resources,
             virtual_nodes: self.virtual_nodes,
             with_events: self.events > 0,
+            unusual: AtomicBool::new(self.max_hold.is_some()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
             limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue)),

@@ -1,27 +1,20 @@
 //! The scheduler without its hasher: what leases and tokens need to come back to.
 
-use std::{
-    ops::{Deref, DerefMut},
-    ptr::NonNull,
-};
+use std::ops::{Deref, DerefMut};
 
 use super::{
     affinity::{Affinity, Rings},
     builder::Overflow,
     deadlines::Limits,
     drain::Drains,
-    error::{AcquireError, ReleaseError},
-    held::Held,
-    outcome_count,
-    token::{Left, Ticket, Token, Tokens},
+    error::AcquireError,
+    token::{Left, Ticket, Tokens},
     turn::Turn,
     wait::{Waiters, Work},
 };
 use crate::{
     lookup::{Guard, Map},
-    node::{self, Moved, Node, State, Value},
-    outcome::Outcome,
-    rank::Priority,
+    node::{self, Node, State},
     resource::Resource,
     shard::{Count, Garbage, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
@@ -54,6 +47,8 @@ pub struct Parts<R: Resource> {
     pub max_resources: Option<(u32, Overflow)>,
     pub virtual_nodes: u32,
     pub with_events: bool,
+    /// Leases are recorded, or some resource has had more than one unit: then [`lend_usual`](Self::lend_usual) is not tried.
+    pub unusual: AtomicBool,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
@@ -70,13 +65,6 @@ impl<R: Resource> Deref for Core<R> {
     fn deref(&self) -> &Parts<R> {
         &self.0
     }
-}
-
-/// A resource whose load has changed, and which is to be ranked anew.
-pub struct Load<'a, R: Resource> {
-    node: NonNull<Node<R>>,
-    state: State,
-    guard: Pin<'a>,
 }
 
 impl<R: Resource> DerefMut for Core<R> {
@@ -100,6 +88,15 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn pin_for_events(&self) -> Option<Pin<'_>> {
         if self.with_events { Some(self.pin()) } else { None }
+    }
+
+    /// To be told of each limit before a resource has it.
+    #[inline]
+    pub fn expect_limit(&self, limit: u32) {
+        // Relaxed: a hint, for `lend_usual`. Looked at first, because its line is everybody's.
+        if limit != 1 && !self.unusual.load(Ordering::Relaxed) {
+            self.unusual.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes a shard's lock for something that may make events.
@@ -151,7 +148,8 @@ impl<R: Resource> Core<R> {
         Timestamp::from_nanos(self.now()).saturating_add(duration).as_nanos().min(NEVER - 1)
     }
 
-    /// Retires what nobody reaches any more. Must not run under a shard's lock: it may run other garbage's `Drop`.
+    /// Retires what nobody reaches any more. Must not run under a shard's lock: the end of its section may run other
+    /// garbage's `Drop`.
     #[inline]
     pub fn retire(&self, garbage: Garbage<R>) {
         if !garbage.is_empty() {
@@ -164,12 +162,13 @@ impl<R: Resource> Core<R> {
     fn retire_all(&self, garbage: Garbage<R>) {
         let guard = self.pin();
         if let Some(value) = garbage.value {
-            // SAFETY: rule 6 of `node`: superseded, and the last claim is gone. The box is given up here.
-            unsafe { guard.retire(value.as_ptr(), node::free) };
+            let free = if garbage.first { Node::drop_first } else { node::free };
+            // SAFETY: rule 6 of `node`: superseded, and the last claim is gone. It is given up here.
+            unsafe { guard.retire(value.as_ptr(), free) };
         }
         if let Some(node) = garbage.node {
             // SAFETY: rule 5 of `node`: spent, without pins, out of lookup, slot table and face. The box is given up here.
-            unsafe { guard.retire(node.as_ptr(), node::free) };
+            unsafe { guard.retire(node.as_ptr(), Node::free) };
         }
     }
 
@@ -232,190 +231,6 @@ impl<R: Resource> Core<R> {
         }
         // As in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
         self.note(earliest);
-    }
-
-    // Returning.
-
-    /// Gives the resource the rank of its load after a lease was taken. Runs user code.
-    #[inline]
-    pub fn rerank_lent(&self, held: &Held<R>, lent_rank: u64, state: State) {
-        if !held.exclusive {
-            self.rerank_held(held, lent_rank, state);
-        }
-    }
-
-    fn rerank_held(&self, held: &Held<R>, lent_rank: u64, state: State) {
-        let rank = held.resource().priority(state.in_flight()).rank();
-        if rank != lent_rank {
-            self.home(held.node()).lock().rerank(held.node(), held.value, state.in_flight(), rank);
-        }
-    }
-
-    /// In a model: fails unless the lease's node and value are alive, which its unit of capacity or its pin answers for.
-    #[inline(always)]
-    pub fn witness(&self, held: &Held<R>) {
-        #[cfg(any(loom, shuttle))]
-        {
-            self.map.reclaim().witness(held.node.as_ptr());
-            self.map.reclaim().witness(held.value.as_ptr());
-        }
-        let _ = held;
-    }
-
-    /// Ends a lease: by its guard. An error says that the unit was returned, or taken back, before.
-    #[inline]
-    pub fn end(
-        &self,
-        held: &Held<R>,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-    ) -> Result<(), ReleaseError> {
-        self.witness(held);
-        match held.token {
-            None => {
-                let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
-                self.rerank_returned(load);
-                Ok(())
-            }
-            Some(token) => self.end_pinned(held, token, deadline, outcome),
-        }
-    }
-
-    /// A guard that has an entry in the token table: somebody may have returned the unit already; the pin ends in any case.
-    #[cold]
-    fn end_pinned(
-        &self,
-        held: &Held<R>,
-        (slot, generation): (u32, u32),
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-    ) -> Result<(), ReleaseError> {
-        let ended = self.tokens.end(slot, generation);
-        let load = match ended {
-            Ok(()) => self.give_back(held.node, held.value, held.exclusive, deadline, outcome),
-            Err(_) => None,
-        };
-        let garbage = self.home(held.node()).lock().unpin(held.node(), held.value);
-        self.retire(garbage);
-        self.rerank_returned(load);
-        ended
-    }
-
-    /// Ends a lease: by its token.
-    pub fn redeem(
-        &self,
-        token: Token,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-    ) -> Result<(), ReleaseError> {
-        let ticket = self.tokens.redeem(token)?;
-        self.land(ticket, deadline, outcome);
-        Ok(())
-    }
-
-    /// Returns the unit of a lease that somebody else than its guard has ended.
-    pub fn land(&self, ticket: Ticket<R>, deadline: Option<u64>, outcome: Option<Count>) {
-        let Ticket { node, value, exclusive } = ticket;
-        let load = self.give_back(node, value, exclusive, deadline, outcome);
-        self.rerank_returned(load);
-    }
-
-    /// The deadline that an outcome asks for, and what it counts as. Reads the clock, which is user code, before
-    /// anything is changed.
-    pub fn judge(&self, outcome: Outcome) -> (Option<u64>, Option<Count>) {
-        let deadline = match outcome {
-            Outcome::RateLimited { retry_after } => Some(self.after(retry_after)),
-            _ => None,
-        };
-        (deadline, Some(outcome_count(outcome)))
-    }
-
-    /// Returns the unit. What is left to do, because it runs user code, is [`Core::rerank_returned`], after everything else.
-    #[allow(unsafe_code)]
-    fn give_back(
-        &self,
-        node: NonNull<Node<R>>,
-        value: NonNull<Value<R>>,
-        exclusive: bool,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-    ) -> Option<Load<'_, R>> {
-        // A resource that is ranked by its load is read once more after the unlock, when others may already have removed
-        // it. Pinned before the lock is taken, because pinning may run other garbage's `Drop`.
-        let mut guard = if exclusive { None } else { Some(self.pin()) };
-        // SAFETY: rule 5 of `node`: the unit of capacity that is given back below has kept it until here.
-        let alive = unsafe { node.as_ref() };
-        let shard = self.home(alive);
-        let lock = || match deadline {
-            Some(_) => shard.lock_with_cooling(self.pin_for_events()),
-            None => self.lock(shard),
-        };
-        let mut locked = lock();
-        if guard.is_none() && locked.details(alive).limit != 1 {
-            // An update has given it more units since it was lent.
-            drop(locked);
-            guard = Some(self.pin());
-            locked = lock();
-        }
-        if deadline.is_none() && !self.waiters.gate().is_free() {
-            drop(locked);
-            return self.give_back_waited(node, value, exclusive, outcome);
-        }
-        let (garbage, moved) = locked.give_back(alive, value, deadline, outcome);
-        drop(locked);
-        self.gave_back(shard, node, moved, garbage, guard)
-    }
-
-    /// What follows a return, with the lock free. The guard, which is older than the return, is for a rank that depends on
-    /// the load.
-    #[inline]
-    pub fn gave_back<'a>(
-        &'a self,
-        shard: &Shard<R>,
-        node: NonNull<Node<R>>,
-        moved: Moved,
-        garbage: Garbage<R>,
-        guard: Option<Pin<'a>>,
-    ) -> Option<Load<'a, R>> {
-        if moved.to.is_remarkable() {
-            self.remark(shard, node, moved.to);
-        }
-        self.retire(garbage);
-        let guard = guard.filter(|_| !moved.to.is_removed())?;
-        Some(Load { node, state: moved.to, guard })
-    }
-
-    /// What else follows the return of a unit of a resource that is not as usual. The lock is free.
-    #[cold]
-    fn remark(&self, shard: &Shard<R>, node: NonNull<Node<R>>, state: State) {
-        if state.is_held(node::Hold::Cooling) {
-            self.note_earliest(shard);
-        }
-        if state.in_flight() == 0 && (state.is_held(node::Hold::Draining) || state.is_removed()) {
-            self.drains.tell(node);
-        }
-    }
-
-    /// Gives the resource the rank of its load after a return. Runs user code, maybe inside a `Drop`.
-    pub fn rerank_returned(&self, load: Option<Load<'_, R>>) {
-        let Some(Load { node, state, guard }) = load else { return };
-        // SAFETY: rule 5 of `node`: the guard is older than the return, before which the node was not spent.
-        #[allow(unsafe_code)]
-        let node = unsafe { node.as_ref() };
-        let rerank = || {
-            let value = node.value(&guard);
-            let rank = value.resource().priority(state.in_flight()).rank();
-            // A hint: `rerank` looks again under the lock.
-            if rank != node.rank() {
-                self.home(node).lock().rerank(node, NonNull::from(value), state.in_flight(), rank);
-            }
-        };
-        if std::thread::panicking() {
-            // A second panic would abort the process. The resource keeps the rank it had.
-            let _ = node::quietly(rerank);
-        } else {
-            rerank();
-        }
     }
 
     /// The word of a node that a lookup found, if it is visible: not removed, and not part of a batch to come.
@@ -549,14 +364,17 @@ impl<R: Resource> Drop for Core<R> {
                 })
             };
             if superseded {
-                // SAFETY: rule 6: that was the last claim.
-                unsafe { node::free(value.as_ptr()) };
+                // SAFETY: rule 6: that was the last claim. The node is still there.
+                unsafe {
+                    let free = if node.as_ref().is_first(value) { Node::drop_first } else { node::free };
+                    free(value.as_ptr());
+                }
             }
         }
         for shard in &mut self.shards {
             for node in shard.drain_nodes() {
                 // SAFETY: a node in a slot table is not spent, so it has not been retired; `&mut self` is the last owner.
-                unsafe { node::free(node.as_ptr()) };
+                unsafe { Node::free(node.as_ptr()) };
             }
         }
     }

@@ -4,16 +4,17 @@
 //!
 //! ```text
 //! I1  ask the resource for key, capacity, rank, home (user code; nothing is changed yet)
-//! I2  seat the node: a slot of its home shard, under the lock, STAGED; room for its heap entry is made
+//! I2  make the node, STAGED
 //! I3  link it into the lookup (user code: Eq). The key exists: undo I2
-//! I4  count it in: roster += 1. The fleet is full: evict by the overflow rule, or undo I3 and I2
-//! I5  admit it under the home lock: STAGED -> eligible, into the heap              <- visible by key and to acquire
+//! I4  count it in: roster += 1. The fleet is full: seat the node, then evict by the overflow rule, or undo I3 and I2
+//! I5  under the home lock, with room made before: seat the node if that is still to be done, in a slot of its home shard, and
+//!     admit it: STAGED -> eligible, into the heap                                  <- visible by key and to acquire
 //! I6  forget whom I4 has evicted
 //! ```
 //!
 //! Nothing is reachable before it is complete: between I3 and I5 the lookup answers with a `STAGED` node, which everyone
 //! takes for absent. An inserter of the same key that meets it waits: from I3 to I5 no user code runs, so the wait is for
-//! a few locks. (With events, `Clone` of the keys of evicted and absorbed resources does: it must not come back here.) Undoing aborts the node first, so that whoever holds it can tell.
+//! a few locks and some room to be allocated. (With events, `Clone` of the keys of evicted and absorbed resources does: it must not come back here.) Undoing aborts the node first, so that whoever holds it can tell.
 //!
 //! The node belongs to its inserter until I5; from then on it may be removed and freed at any time, so the inserter holds a
 //! guard from I3 to the end. A panic of user code happens before I4 or after I5; it undoes what was done, or nothing.
@@ -32,38 +33,38 @@ use crate::{
     node::{self, Draft, Node},
     rank::Priority,
     resource::Resource,
-    shard::{Count, Pin},
+    shard::{Count, Gone, Locked, Pin},
     sync::{Spin, SplitMix64},
 };
 
-/// A node with a slot that nobody can see yet; undone if it does not get in.
-pub(super) struct Seated<'a, R: Resource> {
+/// A node that nobody can see yet; undone if it does not get in.
+pub(super) struct Newcomer<'a, R: Resource> {
     core: &'a Core<R>,
     node: Option<NonNull<Node<R>>>,
     /// The lookup knows it.
     linked: bool,
+    /// It has a slot. Told for an insertion alone: those of a batch get theirs together.
+    seated: bool,
 }
 
 #[allow(unsafe_code)]
-impl<'a, R: Resource> Seated<'a, R> {
-    /// I2. Gives key and resource back if the shard is full.
-    pub(super) fn new(
-        core: &'a Core<R>,
-        draft: Draft<R>,
-        home: u32,
-        batch: u32,
-    ) -> Result<Self, (R::Key, R)> {
-        // The lock is taken with room made ahead; the node is allocated before that.
-        let node = Box::new(Node::new(draft, home, batch));
-        let Some(mut locked) = core.shards[home as usize].lock_with_slot() else {
-            // SAFETY: never visible; its value is taken once, and the box is dropped without it.
-            let resource = unsafe { node.take_unborn() };
-            return Err((node.key().clone(), resource));
-        };
-        let node = NonNull::from(Box::leak(node));
-        // SAFETY: just allocated, owned by `Seated` from here on.
-        locked.seat(unsafe { node.as_ref() });
-        Ok(Seated { core, node: Some(node), linked: false })
+impl<'a, R: Resource> Newcomer<'a, R> {
+    /// I2.
+    pub(super) fn new(core: &'a Core<R>, draft: Draft<R>, home: u32, batch: u32) -> Self {
+        Newcomer { core, node: Some(Node::boxed(draft, home, batch)), linked: false, seated: false }
+    }
+
+    /// Takes the home lock with the node in a slot. `None` if the shard is full.
+    fn lock_seated(&mut self) -> Option<Locked<'a, R>> {
+        let core = self.core;
+        let shard = &core.shards[self.node().home() as usize];
+        if self.seated {
+            return Some(core.lock(shard));
+        }
+        let mut locked = shard.lock_with_slots(1, core.pin_for_events())?;
+        locked.seat(self.node());
+        self.seated = true;
+        Some(locked)
     }
 
     /// The node. Ours until it is released.
@@ -111,12 +112,12 @@ impl<'a, R: Resource> Seated<'a, R> {
         // SAFETY: aborted without having been admitted, so nobody reads its value; ours alone.
         let resource = unsafe { alive.take_unborn() };
         // SAFETY: rule 5 of `node`: out of lookup, slot table and heaps. Given up here.
-        unsafe { guard.retire(node.as_ptr(), node::free) };
+        unsafe { guard.retire(node.as_ptr(), Node::free) };
         resource
     }
 }
 
-impl<R: Resource> Drop for Seated<'_, R> {
+impl<R: Resource> Drop for Newcomer<'_, R> {
     fn drop(&mut self) {
         if let Some(node) = self.node.take() {
             // A panic in the user's `Eq`. SAFETY: owned by `self`, given up here.
@@ -139,6 +140,7 @@ impl<R: Resource> Core<R> {
         let Some(limit) = capacity.limit() else {
             return Err(Rejected { returned: resource, error: InsertError::Capacity { key, capacity } });
         };
+        self.expect_limit(limit);
         let rank = resource.priority(0).rank();
         Ok(Draft { key, hash, limit, rank, resource })
     }
@@ -168,19 +170,42 @@ impl<R: Resource> Core<R> {
         self.max_resources.filter(|(max, _)| self.roster.members() >= *max)
     }
 
-    /// I4. The evicted node is out of the fleet, but not forgotten yet. No user code runs here.
-    fn count_in<'g>(&'g self, rank: u64, guard: &'g Pin<'_>) -> Result<Option<&'g Node<R>>, usize> {
+    /// I4 of a full fleet. The evicted node is out of the fleet, but not forgotten yet. No user code runs here.
+    fn make_place<'g>(
+        &'g self,
+        newcomer: &mut Newcomer<'_, R>,
+        guard: &'g Pin<'_>,
+    ) -> Result<(&'g Node<R>, Gone), Refusal> {
         let (max, overflow) = self.max_resources.unwrap_or((u32::MAX, Overflow::Reject));
-        if self.roster.add(max).is_ok() {
-            return Ok(None);
+        if overflow != Overflow::EvictWorst {
+            return Err(Refusal::Full(max as usize));
         }
-        if overflow == Overflow::EvictWorst
-            && let Some(evicted) = self.evict(guard, |worst| worst.rank() > rank)
-        {
-            // The newcomer takes over its place in the roster.
-            return Ok(Some(evicted));
-        }
-        Err(max as usize)
+        // Nobody is evicted in vain.
+        drop(newcomer.lock_seated().ok_or(Refusal::ShardFull)?);
+        let rank = newcomer.node().rank();
+        // The newcomer takes over its place in the roster.
+        self.evict(guard, |worst| worst.rank() > rank).ok_or(Refusal::Full(max as usize))
+    }
+
+    /// I4 and I5. Answers whom the newcomer has replaced.
+    fn let_in<'g>(
+        &'g self,
+        newcomer: &mut Newcomer<'_, R>,
+        guard: &'g Pin<'_>,
+    ) -> Result<Option<(&'g Node<R>, Gone)>, Refusal> {
+        let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
+        let evicted = match self.roster.add(max) {
+            Ok(()) => None,
+            Err(_) => Some(self.make_place(newcomer, guard)?),
+        };
+        let Some(mut locked) = newcomer.lock_seated() else {
+            // Not after an eviction: then it has a slot.
+            self.roster.subtract();
+            return Err(Refusal::ShardFull);
+        };
+        let admitted = locked.admit(newcomer.node(), &self.roster);
+        debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
+        Ok(evicted)
     }
 
     /// I2 to I6.
@@ -205,35 +230,25 @@ impl<R: Resource> Core<R> {
                 return Err(Rejected { returned: draft.resource, error });
             }
         }
-        let rank = draft.rank;
-        let mut seated = match Seated::new(self, draft, home, 0) {
-            Ok(seated) => seated,
-            Err((key, returned)) => {
-                let max = heap::Entry::MAX_SLOT as usize + 1;
-                let error = InsertError::ShardFull { key, shard: home as usize, max };
-                return Err(Rejected { returned, error });
-            }
-        };
+        let mut newcomer = Newcomer::new(self, draft, home, 0);
         let guard = self.pin();
-        if let Err(key) = seated.link() {
-            return Err(Rejected { returned: seated.take_back(), error: InsertError::Duplicate { key } });
+        if let Err(key) = newcomer.link() {
+            return Err(Rejected { returned: newcomer.take_back(), error: InsertError::Duplicate { key } });
         }
-        let evicted = match self.count_in(rank, &guard) {
+        let evicted = match self.let_in(&mut newcomer, &guard) {
             Ok(evicted) => evicted,
-            Err(max) => {
-                let node = seated.node.expect("it was seated");
-                let returned = seated.take_back();
+            Err(refusal) => {
+                let node = newcomer.node.expect("it is ours");
+                let returned = newcomer.take_back();
                 // SAFETY: given up, but the guard, which is older, keeps it. Cloned now, when nothing is left to undo.
                 #[allow(unsafe_code)]
                 let key = unsafe { node.as_ref() }.key().clone();
-                return Err(Rejected { returned, error: InsertError::Full { key, max } });
+                return Err(Rejected { returned, error: refusal.error(key, home) });
             }
         };
-        let admitted = self.lock(self.home(seated.node())).admit(seated.node(), &self.roster);
-        debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
-        let node = seated.release();
-        if let Some(evicted) = evicted {
-            self.forget(evicted, &guard);
+        let node = newcomer.release();
+        if let Some((evicted, gone)) = evicted {
+            self.forget(evicted, gone, &guard);
         }
         // SAFETY: the guard, which is older than the admission, keeps it.
         #[allow(unsafe_code)]
@@ -280,16 +295,20 @@ impl<R: Resource> Core<R> {
 
     /// Evicts the worst eligible resource of the fleet if `condition` says yes to it. Its roster entry and its forgetting
     /// are the caller's. No user code runs here.
-    fn evict<'g>(&'g self, guard: &'g Pin<'_>, condition: impl Fn(&Node<R>) -> bool) -> Option<&'g Node<R>> {
+    fn evict<'g>(
+        &'g self,
+        guard: &'g Pin<'_>,
+        condition: impl Fn(&Node<R>) -> bool,
+    ) -> Option<(&'g Node<R>, Gone)> {
         loop {
             let node = self.worst(guard).filter(|worst| condition(worst))?;
             let mut locked = self.lock_settled(self.home(node));
             // It must still be the worst of its shard, and as bad as it was.
             if locked.worst().is_some_and(|worst| std::ptr::eq(worst, node))
                 && condition(node)
-                && locked.remove(node, Count::Evicted).is_ok()
+                && let Ok(gone) = locked.remove(node, Count::Evicted)
             {
-                return Some(node);
+                return Some((node, gone));
             }
         }
     }
@@ -309,6 +328,25 @@ impl<R: Resource> Core<R> {
     }
 }
 
+/// Why a newcomer does not get in, once its key has been found to be new.
+pub(super) enum Refusal {
+    /// As many as the fleet may have.
+    Full(usize),
+    ShardFull,
+}
+
+impl Refusal {
+    pub(super) fn error<K>(self, key: K, home: u32) -> InsertError<K> {
+        match self {
+            Refusal::Full(max) => InsertError::Full { key, max },
+            Refusal::ShardFull => {
+                let max = heap::Entry::MAX_SLOT as usize + 1;
+                InsertError::ShardFull { key, shard: home as usize, max }
+            }
+        }
+    }
+}
+
 /// How many shards an insertion looks at.
 const SAMPLE: u32 = 16;
 
@@ -319,8 +357,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// [asks for](Resource::home), or the one with the fewest members among up to 16.
     ///
     /// # Progress and cost
-    /// Blocking on the home shard's lock (twice, O(log n)), and on an insertion or a batch that is inserting the same key.
-    /// Allocates the node, the value, and now and then a segment, always outside the lock. An eviction looks at each shard.
+    /// Blocking on the home shard's lock (O(log n)), and on an insertion or a batch that is inserting the same key.
+    /// Allocates the node, with the value in it, and now and then a segment, always outside the lock. An eviction looks at each shard.
     ///
     /// # Callbacks
     /// The resource's methods, `Hash` and `Eq` of the key. If one panics, the fleet is as before and the resource is
@@ -363,9 +401,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         }
         core.thaw_due();
         let guard = core.pin();
-        let node = core.evict(&guard, |_| true)?;
+        let (node, gone) = core.evict(&guard, |_| true)?;
         core.roster.subtract();
-        core.forget(node, &guard);
+        core.forget(node, gone, &guard);
         Some(node.key().clone())
     }
 }

@@ -1,6 +1,6 @@
 //! Leases: what an acquisition gives, and what gives it back.
 
-use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
+use std::{fmt, mem, ops::Deref, panic::Location, ptr::NonNull, time::Duration};
 
 use super::{
     core::Core,
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     lookup::Keyed,
+    node::{Node, Value},
     outcome::Outcome,
     resource::Resource,
     shard::{Count, Lent},
@@ -28,8 +29,8 @@ use crate::{
 ///
 /// # Progress
 /// Returning takes the home shard's lock: blocking, for as long as another thread works on that shard. O(log n). No
-/// allocation. If the resource has more than one unit of capacity, [`Resource::priority`] runs after the return; should
-/// it panic, the lease has been returned all the same.
+/// allocation. If the resource has more than one unit of capacity, [`Resource::priority`] runs before the return, and once more after
+/// it if the load was another by then; should it panic, the lease has been returned all the same.
 #[must_use = "a lease that is dropped at once lends nothing"]
 pub struct Lease<'s, R: Resource> {
     core: &'s Core<R>,
@@ -61,6 +62,12 @@ impl<'s, R: Resource> Lease<'s, R> {
         lease
     }
 
+    /// Wraps what a shard has lent in the usual case: an exclusive resource, nothing recorded.
+    #[inline(always)]
+    pub(super) fn usual(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
+        Lease { core, held: Proven::new(Held { node, value, token: None, exclusive: true }) }
+    }
+
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
     #[inline]
     pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {
@@ -73,7 +80,7 @@ impl<'s, R: Resource> Lease<'s, R> {
         if let Some(limits) = &self.core.limits {
             self.core.record(limits, &mut self.held, site);
         }
-        self.core.rerank_lent(&self.held, lent.rank, lent.state);
+        self.core.rerank_lent(&self.held, lent);
     }
 
     /// The same lease, no longer borrowing the scheduler. One reference count.

@@ -36,6 +36,7 @@ impl<R: Resource, S: BuildHasher + Send + Sync> Lend<R> for Scheduler<R, S> {
         Scheduler::len(self)
     }
 
+    #[inline]
     #[track_caller]
     fn acquire(&self) -> Result<Lease<'_, R>, Unavailable> {
         Scheduler::acquire(self).map_err(unavailable)

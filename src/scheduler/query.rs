@@ -99,7 +99,7 @@ impl<R: Resource> Core<R> {
 
     /// Reads a pointer of a face.
     #[inline]
-    fn follow<'g>(&self, pointer: &AtomicPtr<Node<R>>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
+    pub(super) fn follow<'g>(&self, pointer: &AtomicPtr<Node<R>>, guard: &'g Pin<'_>) -> Option<&'g Node<R>> {
         // Acquire: pairs with the Release of the face's F3: a node that is seen is complete. It is not freed while the
         // guard lives, because it leaves the face before it is retired.
         let node = guard.protect(pointer, Ordering::Acquire);

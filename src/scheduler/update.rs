@@ -12,7 +12,7 @@ use crate::{
     node::{Node, Value},
     rank::Priority,
     resource::Resource,
-    shard::{Count, Pin},
+    shard::{Count, Garbage, Gone, Pin},
 };
 
 /// What came of one attempt to replace a value.
@@ -43,6 +43,7 @@ impl<R: Resource> Core<R> {
             let error = UpdateError::Capacity { key: given, capacity };
             return Attempt::Refused(Rejected { returned: resource, error });
         };
+        self.expect_limit(limit);
         // An exclusive resource is ranked while it is free; others by their load at the transition, guessed here.
         let load = if limit == 1 { 0 } else { node.state.load().in_flight() };
         let rank = resource.priority(load).rank();
@@ -79,11 +80,11 @@ impl<R: Resource> Core<R> {
     }
 
     /// The tail of a removal, by the one who won it.
-    pub(super) fn forget(&self, node: &Node<R>, guard: &Pin<'_>) {
+    pub(super) fn forget(&self, node: &Node<R>, gone: Gone, guard: &Pin<'_>) {
         // Somebody who wants to insert the key may have been faster.
         let _ = self.map.remove_item(node, guard);
         self.fail_named(node);
-        let garbage = self.home(node).lock().unlink(node);
+        let garbage = if gone.alone { Garbage::node(node) } else { self.home(node).lock().unlink(node) };
         self.retire(garbage);
     }
 }
@@ -180,7 +181,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Takes the resource with this key out of the fleet, also while it is lent: its leases stay valid, and their return
     /// changes nothing but counts. The key may be inserted again at once.
     ///
-    /// Of several callers exactly one succeeds. Blocking on the home shard's lock (twice); O(log n). The value is dropped
+    /// Of several callers exactly one succeeds. Blocking on the home shard's lock (twice if it is lent or waited for); O(log n). The value is dropped
     /// when no lease and no reader needs it any more, maybe on another thread.
     ///
     /// # Errors
@@ -191,10 +192,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, guard| {
-            let moved = core.lock(core.home(node)).remove(node, Count::Removed).ok()?;
+            let gone = core.lock(core.home(node)).remove(node, Count::Removed).ok()?;
             core.roster.subtract();
-            core.forget(node, guard);
-            Some(Removed { in_flight: moved.from.in_flight() })
+            core.forget(node, gone, guard);
+            Some(Removed { in_flight: gone.in_flight })
         })
     }
 }

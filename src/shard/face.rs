@@ -243,22 +243,23 @@ impl<R: Resource> Face<R> {
         fence(Ordering::Release);
     }
 
-    /// F3 and F4.
-    #[inline]
+    /// F3 and F4. What has not changed need not be said again.
+    #[inline(always)]
     pub(super) fn end_write(
         &self,
         best_rank: u64,
         best: *mut Node<R>,
-        earliest: u64,
-        first_due: *mut Node<R>,
+        cooling: Option<(u64, *mut Node<R>)>,
         staged: Option<Staged<R>>,
     ) {
         self.best_rank.store(best_rank, Ordering::Relaxed);
         // Release: pairs with the Acquire of a peek. It sees a node: the node is complete.
         self.best.store(best, Ordering::Release);
-        self.earliest.store(earliest, Ordering::Relaxed);
-        // Release, after `best`: a peek that sees a node gone from here finds it there.
-        self.first_due.store(first_due, Ordering::Release);
+        if let Some((earliest, first_due)) = cooling {
+            self.earliest.store(earliest, Ordering::Relaxed);
+            // Release, after `best`: a peek that sees a node gone from here finds it there.
+            self.first_due.store(first_due, Ordering::Release);
+        }
         if let Some(Staged { batch, rank, best }) = staged {
             self.staged_rank.store(rank, Ordering::Relaxed);
             // Release: as for `first_due`.

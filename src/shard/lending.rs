@@ -17,15 +17,40 @@ pub struct Lent<R: Resource> {
     pub value: NonNull<Value<R>>,
     /// The word after the transition.
     pub state: State,
-    /// The rank it was lent at.
+    /// The rank it has now.
     pub rank: u64,
+    /// That is the rank of its new load.
+    pub ranked: bool,
     /// Only one lease is allowed, so that the rank does not depend on the load.
     pub exclusive: bool,
 }
 
+/// Node and value of a [`Lent`], in two registers.
+pub type Bare<R> = (NonNull<Node<R>>, NonNull<Value<R>>);
+
 // SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
 #[allow(unsafe_code)]
 unsafe impl<R: Resource> Send for Lent<R> {}
+
+/// The rank of a resource at the load that it is about to have, computed before the lock was taken: then the change of load and that
+/// of the rank need one critical section. Whoever has it holds a guard that is older: no other value can have that address.
+pub struct Forecast<R: Resource> {
+    pub node: NonNull<Node<R>>,
+    pub value: NonNull<Value<R>>,
+    pub in_flight: u32,
+    pub rank: u64,
+}
+
+impl<R: Resource> Forecast<R> {
+    /// Whether it has come true.
+    #[inline]
+    fn holds(&self, node: &Node<R>, state: State) -> bool {
+        NonNull::from(node) == self.node
+            && state.in_flight() == self.in_flight
+            && node.value_ptr() == self.value
+            && node.is_shared()
+    }
+}
 
 /// What nobody reaches any more: to be retired through a guard once the lock is free.
 #[must_use = "garbage that is not retired leaks"]
@@ -34,10 +59,17 @@ pub struct Garbage<R: Resource> {
     pub node: Option<NonNull<Node<R>>>,
     /// A superseded value without claims.
     pub value: Option<NonNull<Value<R>>>,
+    /// That is the one that lives in the node itself.
+    pub first: bool,
 }
 
 impl<R: Resource> Garbage<R> {
-    pub(super) const NONE: Self = Garbage { node: None, value: None };
+    pub(super) const NONE: Self = Garbage { node: None, value: None, first: false };
+
+    /// A node that its remover is alone with.
+    pub fn node(node: &Node<R>) -> Self {
+        Garbage { node: Some(NonNull::from(node)), ..Self::NONE }
+    }
 
     /// There is nothing to retire.
     #[inline]
@@ -58,14 +90,40 @@ pub struct Revalued<R: Resource> {
 impl<R: Resource> Locked<'_, R> {
     /// Lends the best eligible resource. O(log n), O(1) if it was in use lately.
     #[inline]
-    pub fn lend_best(&mut self) -> Option<Lent<R>> {
+    pub fn lend_best(&mut self, forecast: Option<&Forecast<R>>) -> Option<Lent<R>> {
         let entry = self.inner.ready.peek_min()?;
-        self.take(self.node_in(entry.slot()), true).ok()
+        self.take(self.node_in(entry.slot()), true, forecast).ok()
+    }
+
+    /// As [`lend_best`](Self::lend_best), if the best is an exclusive resource.
+    #[inline(always)]
+    pub fn lend_best_exclusive(&mut self) -> Option<Bare<R>> {
+        let entry = self.inner.ready.peek_min()?;
+        let node = self.node_in(entry.slot());
+        if self.owned(node, |owned| owned.limit) != 1 {
+            return None;
+        }
+        self.write();
+        // What is in the ready heap is eligible; the word decides all the same.
+        let moved = node.state.lend(1).ok()?;
+        let inner = &mut **self.inner;
+        let _ = inner.ready.pop_min(&mut inner.slots);
+        let face = self.face();
+        face.shift(Standing::Eligible, Standing::AtCapacity);
+        face.change_available(1, 0);
+        self.tally(Count::Lent, node, moved.to);
+        Some((NonNull::from(node), node.value_ptr()))
+    }
+
+    /// Whether there is nothing to lend.
+    #[inline]
+    pub fn shows_none(&self) -> bool {
+        self.inner.ready.is_empty()
     }
 
     /// Lends `node` if it is eligible; otherwise tells where it stands. O(log n).
     pub fn lend(&mut self, node: &Node<R>) -> Result<Lent<R>, State> {
-        self.take(node, false)
+        self.take(node, false, None)
     }
 
     /// As [`Locked::lend`]; a node whose cooling is over at `now` is warmed up first, out of its turn.
@@ -74,7 +132,7 @@ impl<R: Resource> Locked<'_, R> {
         if state.standing() == Standing::Cooling && node.deadline() <= now {
             let _ = self.clear(node, Hold::Cooling, Count::Warmed);
         }
-        self.take(node, false)
+        self.take(node, false, None)
     }
 
     /// Lends the node in a slot, if there is one and it is eligible.
@@ -84,11 +142,16 @@ impl<R: Resource> Locked<'_, R> {
         }
         let node = self.inner.slots.node(slot)?;
         // SAFETY: rule 5 of `node`: a node in the slot table is not spent, and the lock is held.
-        self.take(unsafe { node.as_ref() }, false).ok()
+        self.take(unsafe { node.as_ref() }, false, None).ok()
     }
 
     #[inline]
-    pub(super) fn take(&mut self, node: &Node<R>, is_best: bool) -> Result<Lent<R>, State> {
+    pub(super) fn take(
+        &mut self,
+        node: &Node<R>,
+        is_best: bool,
+        forecast: Option<&Forecast<R>>,
+    ) -> Result<Lent<R>, State> {
         // A refusal must not look like a change to those who look without the lock.
         let state = node.state.load();
         if !state.is_eligible() {
@@ -99,6 +162,10 @@ impl<R: Resource> Locked<'_, R> {
         // Whatever came out of the heap is validated by the word.
         let moved = node.state.lend(limit).map_err(|Refused(state)| state)?;
         let face = self.face();
+        let forecast = forecast.filter(|forecast| forecast.holds(node, moved.to));
+        if let Some(forecast) = forecast {
+            node.set_rank(forecast.rank);
+        }
         let rank = node.rank();
         if moved.to.is_full() {
             if is_best {
@@ -122,6 +189,7 @@ impl<R: Resource> Locked<'_, R> {
             value: node.value_ptr(),
             state: moved.to,
             rank,
+            ranked: forecast.is_some(),
             exclusive: limit == 1,
         })
     }
@@ -150,13 +218,29 @@ impl<R: Resource> Locked<'_, R> {
     /// The caller has then come through [`Shard::lock_with_cooling`].
     // Always: the common return is half of the fast path, and has cold callers besides.
     #[inline(always)]
+    ///
+    /// Answers what is to be retired, the transition, and whether the forecast has come true.
     pub fn give_back(
         &mut self,
         node: &Node<R>,
         value: NonNull<Value<R>>,
         deadline: Option<u64>,
         outcome: Option<Count>,
-    ) -> (Garbage<R>, Moved) {
+        forecast: Option<&Forecast<R>>,
+    ) -> (Garbage<R>, Moved, bool) {
+        self.give_back_in_line(node, value, deadline, outcome, forecast)
+    }
+
+    /// As [`give_back`](Self::give_back), for the usual lease.
+    #[inline(always)]
+    pub fn give_back_in_line(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+        forecast: Option<&Forecast<R>>,
+    ) -> (Garbage<R>, Moved, bool) {
         self.write();
         let before = self.details(node);
         let cool = deadline.is_some() && !node.state.load().is_removed();
@@ -164,10 +248,20 @@ impl<R: Resource> Locked<'_, R> {
             node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
         let mut garbage = Garbage::NONE;
         if value != node.value_ptr() {
+            garbage.first = node.is_first(value);
             garbage.value = self.unclaim(node, value, |owned, claims| {
                 owned.superseded -= 1;
                 claims.leases -= 1;
             });
+        }
+        let forecast = forecast.filter(|forecast| forecast.holds(node, moved.to));
+        if let Some(forecast) = forecast
+            && forecast.rank != node.rank()
+        {
+            node.set_rank(forecast.rank);
+            if moved.from.is_eligible() && moved.to.is_eligible() {
+                self.requeue(before.slot, forecast.rank, false);
+            }
         }
         let face = self.face();
         let mut cooled = false;
@@ -193,7 +287,7 @@ impl<R: Resource> Locked<'_, R> {
         if let Some(outcome) = outcome {
             self.face().tally(outcome);
         }
-        (garbage, moved)
+        (garbage, moved, forecast.is_some())
     }
 
     /// Takes something off the claims on a superseded value; hands it out if that was the last claim.
@@ -248,7 +342,8 @@ impl<R: Resource> Locked<'_, R> {
         });
         // The current value stays with its node.
         let value = unclaimed.filter(|&value| value != node.value_ptr());
-        Garbage { node: self.release_if_spent(node, node.state.load()), value }
+        let first = value.is_some_and(|value| node.is_first(value));
+        Garbage { node: self.release_if_spent(node, node.state.load()), value, first }
     }
 
     /// Keeps the node for somebody who waits for it; `false` if it is removed, and may be on its way to be freed.
@@ -273,7 +368,7 @@ impl<R: Resource> Locked<'_, R> {
     pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();
         self.owned(node, |owned| owned.pins -= 1);
-        Garbage { node: self.release_if_spent(node, node.state.load()), value: None }
+        Garbage { node: self.release_if_spent(node, node.state.load()), ..Garbage::NONE }
     }
 
     // Ranks and values.
@@ -324,6 +419,7 @@ impl<R: Resource> Locked<'_, R> {
         };
         let old = node.swap_value(value);
         let before = self.owned(node, |owned| std::mem::replace(&mut owned.limit, limit));
+        node.set_shared(limit != 1);
         let claimed = self.owned(node, |owned| {
             let leases = moved.from.in_flight() - owned.superseded;
             owned.superseded += leases;
@@ -343,6 +439,7 @@ impl<R: Resource> Locked<'_, R> {
         }
         self.follow(node, moved, before, owned);
         self.tally(Count::Updated, node, moved.to);
-        Ok(Revalued { moved, garbage: Garbage { node: None, value: (!claimed).then_some(old) } })
+        let garbage = Garbage { node: None, value: (!claimed).then_some(old), first: node.is_first(old) };
+        Ok(Revalued { moved, garbage })
     }
 }

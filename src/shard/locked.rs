@@ -21,6 +21,8 @@ pub struct Locked<'s, R: Resource> {
     writing: bool,
     /// The run of a batch has changed.
     pub(super) run_moved: bool,
+    /// The cooling heap has changed.
+    cooling_moved: bool,
     /// Events of this critical section, to be completed after it.
     events: events::Range,
     /// Keeps the nodes of those events alive until then; without it they are dropped.
@@ -36,6 +38,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             inner: ManuallyDrop::new(inner),
             writing: false,
             run_moved: false,
+            cooling_moved: false,
             events: events::Range::default(),
             pin,
         }
@@ -99,8 +102,8 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     // Room.
 
-    pub(super) fn shortage_for_slot(&self) -> Option<Shortage> {
-        self.shortage_for(self.inner.slots.live() as usize + 1)
+    pub(super) fn shortage_for_more(&self, nodes: usize) -> Option<Shortage> {
+        self.shortage_for(self.inner.slots.live() as usize + nodes)
     }
 
     /// What is missing for `nodes` nodes in all. Every node that has a slot may become eligible.
@@ -151,7 +154,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         let entry = Entry::new(rank, tie, slot);
         let pushed = match standing {
             Standing::Eligible => inner.ready.push(entry, &mut inner.slots),
-            _ => inner.cooling.push(entry, &mut inner.slots),
+            _ => {
+                self.cooling_moved = true;
+                inner.cooling.push(entry, &mut inner.slots)
+            }
         };
         debug_assert!(pushed.is_ok(), "room was made before the lock was taken");
     }
@@ -162,7 +168,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         let position = inner.slots.position(slot);
         let entry = match standing {
             Standing::Eligible => inner.ready.remove(slot, position, &mut inner.slots),
-            _ => inner.cooling.remove(position, &mut inner.slots),
+            _ => {
+                self.cooling_moved = true;
+                inner.cooling.remove(position, &mut inner.slots)
+            }
         };
         debug_assert_eq!(entry.slot(), slot);
     }
@@ -193,10 +202,21 @@ impl<'s, R: Resource> Locked<'s, R> {
     }
 }
 
-impl<R: Resource> Drop for Locked<'_, R> {
+impl<R: Resource> Locked<'_, R> {
+    /// The same as dropping it, in line: for the two steps of the usual lease.
+    #[inline(always)]
+    pub fn finish(self) {
+        let mut locked = ManuallyDrop::new(self);
+        locked.publish_and_unlock();
+        // Nothing else of it needs to be dropped.
+        drop(locked.pin.take());
+    }
+
     /// F3 and F4 of the face's protocol; then the lock is freed; then events are completed, which runs user code.
-    #[inline]
-    fn drop(&mut self) {
+    ///
+    /// To be called once, last.
+    #[inline(always)]
+    fn publish_and_unlock(&mut self) {
         if self.writing {
             let inner = &**self.inner;
             let node = |slot| inner.slots.node(slot).map_or(std::ptr::null_mut(), NonNull::as_ptr);
@@ -204,26 +224,38 @@ impl<R: Resource> Drop for Locked<'_, R> {
                 Some(entry) => (entry.rank(), node(entry.slot())),
                 None => (u64::MAX, std::ptr::null_mut()),
             };
-            let (earliest, first_due) = match inner.cooling.peek_min() {
+            let cooling = self.cooling_moved.then(|| match inner.cooling.peek_min() {
                 Some(entry) => (entry.rank(), node(entry.slot())),
                 None => (NEVER, std::ptr::null_mut()),
-            };
+            });
             let staged = if self.run_moved { Some(self.staged()) } else { None };
-            self.shard.face.end_write(rank, best, earliest, first_due, staged);
+            self.shard.face.end_write(rank, best, cooling, staged);
         }
         // SAFETY: dropped once, here, and not used again.
         #[allow(unsafe_code)]
         unsafe {
             ManuallyDrop::drop(&mut self.inner)
         };
-        if !self.events.is_empty()
-            && let (Some(ring), Some(pin)) = (&self.shard.events, &self.pin)
-        {
+        if !self.events.is_empty() {
+            self.complete_events();
+        }
+    }
+
+    #[cold]
+    fn complete_events(&mut self) {
+        if let (Some(ring), Some(pin)) = (&self.shard.events, &self.pin) {
             // SAFETY: the lock is free, the range is of this critical section, and there are events only with a pin.
             #[allow(unsafe_code)]
             unsafe {
                 ring.publish(self.events, pin)
             };
         }
+    }
+}
+
+impl<R: Resource> Drop for Locked<'_, R> {
+    #[inline]
+    fn drop(&mut self) {
+        self.publish_and_unlock();
     }
 }

@@ -8,6 +8,16 @@ use crate::{
     resource::Resource,
 };
 
+/// A removal that happened.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the key must be forgotten, and the node freed"]
+pub struct Gone {
+    /// Leases that are out.
+    pub in_flight: u32,
+    /// Nobody else has a claim on the node: its slot is free again, and its remover is the one who frees it.
+    pub alone: bool,
+}
+
 impl<'s, R: Resource> Locked<'s, R> {
     /// Makes a staged node, which has a slot, visible and eligible in one transition; or draining, if newcomers are.
     ///
@@ -18,7 +28,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             return Err(Refused(node.state.load()));
         }
         let owned = self.owned(node, |owned| *owned);
-        debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is linked");
+        debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is admitted");
         self.face().touch_content();
         let draining = roster.newcomers_drain();
         let moved = node.state.admit(draining)?;
@@ -40,18 +50,20 @@ impl<'s, R: Resource> Locked<'s, R> {
         slot
     }
 
-    /// Undoes the insertion of a staged node: marks it and takes its slot back.
+    /// Undoes the insertion of a staged node: marks it and takes its slot back, if it has one.
     pub fn abort(&mut self, node: &Node<R>) {
         self.write();
         if node.state.abort().is_ok() {
             let slot = self.owned(node, |owned| owned.slot);
-            self.inner.slots.release(slot);
+            if slot != Owned::NO_SLOT {
+                self.inner.slots.release(slot);
+            }
         }
     }
 
-    /// Takes `node` out of the fleet. Exactly one caller succeeds, and must then forget the key and call
-    /// [`Locked::unlink`].
-    pub fn remove(&mut self, node: &Node<R>, count: Count) -> Result<Moved, Refused> {
+    /// Takes `node` out of the fleet. Exactly one caller succeeds, and must then forget the key; and then retire the node, if
+    /// it is [alone](Gone::alone) with it, or call [`Locked::unlink`].
+    pub fn remove(&mut self, node: &Node<R>, count: Count) -> Result<Gone, Refused> {
         self.write();
         let moved = node.state.remove()?;
         let owned = self.owned(node, |owned| *owned);
@@ -60,14 +72,20 @@ impl<'s, R: Resource> Locked<'s, R> {
             self.inner.cooled -= 1;
         }
         self.tally(count, node, moved.to);
-        Ok(moved)
+        // No lease and no pin, and a removed node gets neither any more.
+        let alone = moved.to.in_flight() == 0 && owned.pins == 0;
+        if alone {
+            self.inner.slots.release(owned.slot);
+            self.face().add_standing(Standing::Removed, u32::MAX);
+        }
+        Ok(Gone { in_flight: moved.to.in_flight(), alone })
     }
 
     /// The lookup has forgotten the key.
     pub fn unlink(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();
         let Ok(moved) = node.state.unlink() else { return Garbage::NONE };
-        Garbage { node: self.release_if_spent(node, moved.to), value: None }
+        Garbage { node: self.release_if_spent(node, moved.to), ..Garbage::NONE }
     }
 
     // Holds.

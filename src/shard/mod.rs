@@ -37,8 +37,9 @@ use std::ptr::NonNull;
 #[cfg(any(test, loom, shuttle, feature = "internals"))]
 pub use check::Tally;
 pub use face::{Count, Face, NEVER};
-pub use lending::{Garbage, Lent};
+pub use lending::{Bare, Forecast, Garbage, Lent};
 pub use locked::Locked;
+pub use membership::Gone;
 pub use staged::{Roster, Run};
 
 use crate::{
@@ -154,11 +155,11 @@ impl<R: Resource> Shard<R> {
         self.lock.try_lock().map(|inner| Locked::new(self, inner, pin))
     }
 
-    /// Takes the lock with room for one more node, made outside the lock.
+    /// Takes the lock with room for so many more nodes, made outside the lock.
     ///
-    /// `None` if the shard cannot hold another one.
-    pub fn lock_with_slot(&self) -> Option<Locked<'_, R>> {
-        self.lock_with(None, |locked| locked.shortage_for_slot())
+    /// `None` if the shard cannot hold as many.
+    pub fn lock_with_slots<'s>(&'s self, nodes: usize, pin: Option<Pin<'s>>) -> Option<Locked<'s, R>> {
+        self.lock_with(pin, |locked| locked.shortage_for_more(nodes))
     }
 
     /// Takes the lock with room for one more node to cool, made outside the lock.

@@ -80,7 +80,7 @@ impl<R: Resource> Slots<R> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn locate(slot: u32) -> (usize, usize) {
         // Segment 0 holds slots below FIRST; every further one doubles the table.
         let level = (slot | (FIRST - 1)).ilog2();
@@ -117,7 +117,7 @@ impl<R: Resource> Slots<R> {
     }
 
     /// The node in a slot that is in use.
-    #[inline]
+    #[inline(always)]
     pub fn node(&self, slot: u32) -> Option<NonNull<Node<R>>> {
         let (segment, offset) = Self::locate(slot);
         self.segments[segment].nodes[offset]

@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! B1  number := roster's batch number + 1; every node carries it
-//! B2  seat each node (a slot of its home shard) and link it into the lookup, STAGED; a key that exists undoes all
-//! B3  in each shard: hand over the whole run, O(1) under the lock
+//! B2  link each node into the lookup, STAGED; a key that exists undoes all
+//! B3  in each shard: seat the nodes (a slot of their home shard), a bounded number per lock; a full shard undoes all. Then in
+//!     each: hand over the whole run, O(1) under the lock
 //! B4  roster: batch number := number, members += n, in one CAS                          <- the batch is visible
 //! B5  in each shard: absorb the run, a bounded piece per lock; then take the empty run out
 //! ```

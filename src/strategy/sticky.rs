@@ -10,7 +10,7 @@ use crate::sync::{SplitMix64, atomic::Ordering};
 ///
 /// The last condition bounds the loss in order: as resources are taken, the shard's best rank rises; once it passes the
 /// runner-up's, staying would prefer locality to rank.
-#[inline]
+#[inline(always)]
 pub(super) fn select<V: ShardView>(view: &V, cell: &Cell, shards: u32, choices: u32, period: u32) -> usize {
     // Relaxed: see `Cell`.
     let left = cell.left.load(Ordering::Relaxed);
@@ -24,6 +24,10 @@ pub(super) fn select<V: ShardView>(view: &V, cell: &Cell, shards: u32, choices: 
             return current as usize;
         }
     }
+    choose_anew(view, cell, shards, choices, period)
+}
+
+fn choose_anew<V: ShardView>(view: &V, cell: &Cell, shards: u32, choices: u32, period: u32) -> usize {
     let (chosen, bound) = cell.with_random(|random| choose(view, random, shards, choices));
     if period > 1 {
         cell.current.store(chosen as u32, Ordering::Relaxed);

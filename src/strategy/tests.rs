@@ -94,13 +94,26 @@ fn assert_even(counts: &[u32], draws: u32) {
 fn equal_shards_are_chosen_equally_often() {
     let fleet = Fleet::ranked([Some(5); 7]);
     for strategy in every_strategy(7) {
-        // A sticky choice lasts 32 operations, so there are fewer of them.
-        let (draws, weight) =
-            if matches!(strategy, Strategy::Sticky { .. }) { (32 * 7_000, 32) } else { (7_000, 1) };
+        // A sticky choice lasts for a whole period, so there are fewer of them.
+        let weight = if let Strategy::Sticky { period, .. } = strategy { period } else { 1 };
+        let draws = 7_000 * weight;
         let counts: Vec<u32> =
             histogram(strategy, &fleet, draws).iter().map(|count| count / weight).collect();
         assert_even(&counts, draws / weight);
     }
+}
+
+#[test]
+fn a_stay_ends_where_somebody_else_is_and_only_then() {
+    let fleet = Fleet::ranked([Some(5); 7]);
+    let selector = Selector::new(Strategy::Sticky { choices: 7, period: 1_000 }, 7).unwrap();
+    let cell = Cell::new(1);
+    let first = selector.select(&fleet, &cell);
+    assert!((0..20).all(|_| selector.select(&fleet, &cell) == first));
+    // Of seven equals another one is chosen before long.
+    assert!((0..20).any(|_| selector.crowded(&cell) && selector.select(&fleet, &cell) != first));
+    let exact = Selector::new(Strategy::BestOf { choices: 7 }, 7).unwrap();
+    assert!(!exact.crowded(&cell), "asking again would answer the same");
 }
 
 #[test]
@@ -137,7 +150,8 @@ fn the_largest_number_of_shards_is_reached_everywhere() {
     let fleet = Fleet::ranked([Some(1); MAX_SHARDS]);
     for strategy in every_strategy(MAX_SHARDS) {
         let name = format!("{strategy:?}");
-        let draws = if matches!(strategy, Strategy::Sticky { .. }) { 32 * 16_000 } else { 16_000 };
+        let period = if let Strategy::Sticky { period, .. } = strategy { period } else { 1 };
+        let draws = period * 16_000;
         let counts = histogram(strategy, &fleet, draws);
         // A shard is missed with a probability of e^-15.6 or so.
         assert!(counts.iter().all(|&count| count > 0), "{name}");

@@ -1,28 +1,34 @@
 //! The facade: the only module that names a concurrency primitive.
 //!
 //! Every other module takes atomics, cells, locks, threads, spinning, time and randomness from here, so that the
-//! model checkers see all of them. Three builds exist:
+//! model checkers see all of them. Four builds exist:
 //!
 //! | build | atomics, cell, threads | what for |
 //! |---|---|---|
 //! | plain | `std` | production, stress tests, sanitizers |
 //! | `--cfg loom` | loom | every interleaving of two or three threads, weak orderings included |
 //! | `--cfg shuttle` | shuttle | the whole scheduler under random schedules, sequentially consistent |
+//! | `--cfg leasehold_counted` | `std`, each access counted | `docs/scaling.md`: read-modify-writes and transfers of cache lines per operation |
 //!
-//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the epoch collector)
+//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the reclaimers)
 //! have stand-ins here and in `lookup::reclaim`, used only in models.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod barrier;
 #[cfg(not(loom))]
 mod cell;
 mod clock;
+#[cfg(leasehold_counted)]
+mod counted;
 #[allow(unsafe_code)]
 mod proven;
 mod published;
 mod random;
 mod spin;
 mod spinlock;
+#[cfg(leasehold_counted)]
+pub mod traffic;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
@@ -52,10 +58,15 @@ pub use {
 pub use {
     cell::{MutPtr, UnsafeCell},
     std::{
-        sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, Weak},
         thread, thread_local,
     },
 };
+
+#[cfg(leasehold_counted)]
+pub use counted::atomic;
+#[cfg(not(any(loom, shuttle, leasehold_counted)))]
+pub use std::sync::atomic;
 
 /// Atomics for counts: Relaxed words that are changed by read-modify-writes only and order nothing else.
 ///
@@ -115,6 +126,18 @@ pub fn wait_for<'a, T>(
     }
     let _ = limit;
     alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Asks the processor for a cache line that will be read soon. Follows nothing: any pointer will do.
+#[inline(always)]
+pub fn prefetch<T>(pointer: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    // SAFETY: a hint; it neither faults nor reads.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    let _ = pointer;
 }
 
 /// How many threads the machine can run at once; 2 in a model, so that runs repeat.

@@ -21,6 +21,8 @@ mod imp {
         /// The version that is current at some moment of this call. Lock-free, wait-free in all but the rarest case
         /// (`arc-swap` falls back to a reference count when a thread holds more than eight snapshots).
         pub fn load(&self) -> impl std::ops::Deref<Target = Arc<T>> + '_ {
+            #[cfg(leasehold_counted)]
+            crate::sync::traffic::note_snapshot();
             self.0.load()
         }
 

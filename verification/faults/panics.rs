@@ -175,7 +175,7 @@ impl<'s> Run<'s> {
     /// What else may run user code: the reclaimer, and whoever takes events out.
     fn tidy_up(&mut self) {
         // Enough for what this operation has retired to be freed, unless another thread is in the way.
-        (0..4).for_each(|_| crossbeam_epoch::pin().flush());
+        (0..4).for_each(|_| leasehold::collect_garbage());
         self.taken.extend(self.real.take_events(usize::MAX));
     }
 

@@ -363,7 +363,7 @@ fn stress(shards: usize, strategy: Strategy, max: Option<(usize, Overflow)>, tie
         if alive.load(SeqCst) == 0 {
             return;
         }
-        crossbeam_epoch::pin().flush();
+        leasehold::collect_garbage();
         if turn > 100 {
             std::thread::sleep(Duration::from_micros(100));
         }

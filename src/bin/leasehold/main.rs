@@ -27,12 +27,12 @@ use crate::{cli::Command, output::Output};
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
-        Command::Replay(options) => replay::replay(&options),
+        Command::Replay(options) => replay::replay(&options).map(|()| ExitCode::SUCCESS),
         Command::Compare(options) => compare::compare(&options),
-        Command::Fleet => Output::Stdout.write(fleet::DEFAULT),
+        Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Standard error may be closed as well; there is nobody left to tell.
             let _ = writeln!(io::stderr(), "leasehold: {error}");

@@ -12,6 +12,7 @@ use super::{error::WaitError, pending::Pending, waiter::Units};
 use crate::{
     resource::Resource,
     scheduler::{
+        acquire::Got,
         core::Core,
         lease::{Lease, OwnedLease},
     },
@@ -75,7 +76,11 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (core, site) = (self.0.core, self.0.site);
-        self.0.poll_one(context).map(|ended| ended.map(|lent| Lease::asked_at(core, lent, site)))
+        let mut got = Got::Nowhere;
+        if let Some((node, value)) = self.0.lend_usual(&mut got) {
+            return Poll::Ready(Ok(Lease::usual(core, node, value)));
+        }
+        self.0.poll_one(context, got).map(|ended| ended.map(|lent| Lease::asked_at(core, lent, site)))
     }
 }
 
@@ -84,7 +89,12 @@ impl<R: Resource> Future for AcquireOwned<R> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ended = std::task::ready!(self.0.poll_one(context));
+        let mut got = Got::Nowhere;
+        if let Some((node, value)) = self.0.lend_usual(&mut got) {
+            let core = &self.0.core;
+            return Poll::Ready(Ok(Lease::usual(core, node, value).into_owned(core)));
+        }
+        let ended = std::task::ready!(self.0.poll_one(context, got));
         let (core, site) = (&self.0.core, self.0.site);
         Poll::Ready(ended.map(|lent| Lease::asked_at(core, lent, site).into_owned(core)))
     }

@@ -21,10 +21,11 @@ use crate::{
     node::{Standing, quietly},
     resource::Resource,
     scheduler::{
+        acquire::Got,
         core::{Core, open},
         error::AcquireError,
     },
-    shard::{Lent, NEVER},
+    shard::{Bare, Lent, NEVER},
     sync::{Arc, Proven, Timestamp},
 };
 
@@ -108,14 +109,29 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         self.wish = wish;
     }
 
+    /// As [`Core::lend_usual`], if this is the first poll and nobody waits; otherwise, and if that is not to be had, `None`, and
+    /// [`poll_one`](Self::poll_one) goes on from where it has got.
+    #[inline]
+    pub fn lend_usual(&mut self, got: &mut Got) -> Option<Bare<R>> {
+        if !self.may_take_at_once() {
+            return None;
+        }
+        let lent = self.core.lend_usual(got)?;
+        self.state = State::Done;
+        Some(lent)
+    }
+
+    #[inline]
+    fn may_take_at_once(&self) -> bool {
+        matches!((&self.state, &self.wish), (State::Fresh, Wish::Best)) && self.core.waiters.gate().is_free()
+    }
+
     /// Waits for one unit, as a task. If nobody waits and something is free, it costs what an acquisition costs that does not wait:
     /// nothing that is made for other wishes is moved through memory.
-    #[inline]
-    pub fn poll_one(&mut self, context: &Context<'_>) -> Poll<Result<Lent<R>, WaitError>> {
-        let at_once = matches!((&self.state, &self.wish), (State::Fresh, Wish::Best))
-            && self.core.waiters.gate().is_free();
+    pub fn poll_one(&mut self, context: &Context<'_>, got: Got) -> Poll<Result<Lent<R>, WaitError>> {
+        let at_once = self.may_take_at_once();
         if at_once {
-            match self.core.lend() {
+            match self.core.lend(got) {
                 Ok(lent) => {
                     self.state = State::Done;
                     return Poll::Ready(Ok(lent));
@@ -207,7 +223,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn try_now(&mut self) -> Result<Units<R>, Option<WaitError>> {
         let core = &*self.core;
         let lent = match &mut self.wish {
-            Wish::Best => core.lend(),
+            Wish::Best => core.lend(Got::Nowhere),
             Wish::Near(hash) => core.lend_by_affinity(*hash),
             Wish::Matching(filter) => {
                 let filter = filter.as_mut().expect("it is here before the wait");
@@ -536,7 +552,7 @@ fn try_many<R: Resource>(core: &Core<R>, count: usize) -> Result<Units<R>, Optio
     }
     let mut taken = Taken(core, Units::none());
     for _ in 0..count {
-        let lent: Lent<R> = core.lend().map_err(unless_none)?;
+        let lent: Lent<R> = core.lend(Got::Nowhere).map_err(unless_none)?;
         taken.1.push(lent);
     }
     Ok(mem::replace(&mut taken.1, Units::none()))

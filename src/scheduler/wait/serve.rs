@@ -11,11 +11,7 @@ use super::{
 use crate::{
     node::{Node, Standing, State, Value, quietly},
     resource::Resource,
-    scheduler::{
-        core::{Core, Load},
-        error::AcquireError,
-        held::Held,
-    },
+    scheduler::{core::Core, error::AcquireError, held::Held, returning::Load},
     shard::{Count, Lent, NEVER, Pin, Shard},
     strategy::ShardView,
     sync::Arc,
@@ -180,7 +176,7 @@ impl<R: Resource> Core<R> {
             return false;
         }
         let by_load = !lent.exclusive || locked.details(node_of(lent)).limit != 1;
-        let (garbage, moved) = locked.give_back(node_of(lent), lent.value, None, None);
+        let (garbage, moved, _) = locked.give_back(node_of(lent), lent.value, None, None, None);
         drop(locked);
         let load = self.gave_back(shard, lent.node, moved, garbage, Some(guard).filter(|_| by_load));
         let _ = quietly(|| self.rerank_returned(load));
@@ -223,7 +219,7 @@ impl<R: Resource> Core<R> {
                 continue;
             }
             let by_load = !exclusive || locked.details(alive).limit != 1;
-            let (garbage, moved) = locked.give_back(alive, value, None, outcome);
+            let (garbage, moved, _) = locked.give_back(alive, value, None, outcome, None);
             // H2: in the same critical section.
             let lent = if hands_on { locked.lend(alive).ok() } else { None };
             break (moved, garbage, lent, gate, by_load);
@@ -413,7 +409,7 @@ impl<R: Resource> Core<R> {
             let mut earliest = NEVER;
             let mut take = |shard: &Shard<R>| {
                 let mut locked = self.lock(shard);
-                let lent = self.lend_best(&mut locked);
+                let lent = self.lend_best(&mut locked, None);
                 earliest = earliest.min(shard.face().earliest());
                 lent
             };

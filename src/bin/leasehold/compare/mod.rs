@@ -1,26 +1,34 @@
-//! `leasehold compare`: nanoseconds per operation of the scheduler and of the mutex baseline, side by side.
+//! `leasehold compare`: nanoseconds per operation of the scheduler and of the mutex baseline, side by side, and the bars
+//! that the scheduler is held to.
 //!
 //! * [`cases`]: which operations are measured, each written once for every [`leasehold::baseline::Lend`].
-//! * [`measure`]: takes turns between two sides, whatever these are, and knows nothing of schedulers.
+//! * [`bars`]: the rows that have a baseline of their own and a bar.
+//! * [`measure`]: takes turns between sides, whatever these are, and knows nothing of schedulers.
+//! * [`allocations`]: counts what is allocated.
 //! * [`report`]: what is printed.
 //!
 //! Only the ratio within one run means something on another machine, so it is what the measurement protects: both
 //! sides in one process, in turns, each pair in the opposite order of the one before.
 
+mod allocations;
+mod bars;
 mod cases;
 mod measure;
 mod report;
 
-use std::{fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr, thread, time::Duration};
+use std::{
+    fmt::Display, ops::RangeInclusive, path::PathBuf, process::ExitCode, str::FromStr, thread, time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::{Scheduler, baseline::MutexScheduler};
 
 use self::{
+    bars::ROWS,
     cases::{Asset, Operation, fleet, side},
     measure::{Plan, alternate},
-    report::{Case, Report},
+    report::{Case, Held, Report},
 };
 use crate::{
     error::{Error, Result},
@@ -46,6 +54,14 @@ pub struct Compare {
     #[arg(long, value_name = "N", default_value = "80", allow_hyphen_values = true)]
     pub milliseconds: String,
 
+    /// Measure only what has this name, in either part of the report; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+
+    /// Exit with 1 if a bar does not hold, or could not be measured by this build.
+    #[arg(long)]
+    pub check: bool,
+
     /// Form of the report.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -61,18 +77,25 @@ pub enum Format {
     Json,
 }
 
-pub fn compare(options: &Compare) -> Result<()> {
+/// Shards of the rows with bars, if none are asked for.
+const SHARDS: usize = 8;
+
+pub fn compare(options: &Compare) -> Result<ExitCode> {
     let resources = number("--resources", &options.resources, 1..=10_000_000u32)?;
     let shards = options.shards.as_ref().map(|text| number("--shards", text, 1..=1024usize)).transpose()?;
     let pairs = number("--pairs", &options.pairs, 5..=1_000usize)?;
     let milliseconds = number("--milliseconds", &options.milliseconds, 1..=60_000u64)?;
     let counts = thread_counts(resources)?;
+    let selected = Selected::new(&options.only)?;
     let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
 
     let length = Duration::from_millis(milliseconds);
-    let progress = Progress::new(Operation::ALL.len() * counts.len());
+    let operations: Vec<_> =
+        Operation::ALL.into_iter().filter(|operation| selected.has(operation.name())).collect();
+    let rows: Vec<_> = ROWS.iter().filter(|row| selected.has(row.name)).collect();
+    let progress = Progress::new(operations.len() * counts.len() + rows.len());
     let mut cases = Vec::new();
-    for operation in Operation::ALL {
+    for operation in operations {
         for &threads in &counts {
             progress.tell(operation.name());
             let scheduler = scheduler(shards)?;
@@ -84,9 +107,41 @@ pub fn compare(options: &Compare) -> Result<()> {
             cases.push(Case::new(operation.name(), &plan, scheduler.shards(), &times));
         }
     }
+    let mut bars = Vec::new();
+    for row in rows {
+        progress.tell(row.name);
+        let setting = row.setting(resources, shards.unwrap_or(SHARDS), pairs, length);
+        bars.push(Held::new(row, &setting, &row.measure(&setting)));
+    }
     drop(progress);
-    let report = Report::new(cases, pairs, milliseconds);
-    output.write(&report.render(options.format))
+    let report = Report::new(cases, bars, pairs, milliseconds);
+    output.write(&report.render(options.format))?;
+    Ok(if options.check && !report.all_hold() { ExitCode::from(BAR_MISSED) } else { ExitCode::SUCCESS })
+}
+
+/// The exit code of `--check` if a bar does not hold.
+const BAR_MISSED: u8 = 1;
+
+/// What `--only` asks for: everything if nothing.
+struct Selected<'a>(&'a [String]);
+
+impl<'a> Selected<'a> {
+    fn new(names: &'a [String]) -> Result<Self> {
+        let mut known: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        known.extend(ROWS.iter().map(|row| row.name));
+        known.dedup();
+        match names.iter().find(|name| !known.contains(&name.as_str())) {
+            Some(unknown) => Err(Error::Options(format!(
+                "--only: found {unknown:?}, expected one of {}",
+                known.join(", ")
+            ))),
+            None => Ok(Selected(names)),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|only| only == name)
+    }
 }
 
 fn scheduler(shards: Option<usize>) -> Result<Scheduler<Asset>> {
@@ -156,6 +211,19 @@ mod tests {
             let line = number("--pairs", text, 5..=9u32).unwrap_err().to_string();
             assert_eq!(line, format!("--pairs: expected a whole number from 5 to 9, found {text:?}"));
         }
+    }
+
+    #[test]
+    fn only_what_is_asked_for() {
+        let names = ["peek".to_owned(), "pair/16".to_owned()];
+        let selected = Selected::new(&names).unwrap();
+        assert!(selected.has("peek") && selected.has("pair/16") && !selected.has("pair"));
+        assert!(Selected::new(&[]).unwrap().has("pair"));
+        let line = Selected::new(&["pairs".to_owned()]).err().unwrap().to_string();
+        assert!(
+            line.starts_with("--only: found \"pairs\", expected one of acquire+release, peek, "),
+            "{line}"
+        );
     }
 
     #[test]

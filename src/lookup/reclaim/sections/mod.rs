@@ -1,0 +1,448 @@
+//! Grace periods by counting sections; entering one costs two plain stores on a line of the thread's own.
+//!
+//! # Protocol
+//!
+//! Each thread has a count: odd while it is in a section.
+//!
+//! ```text
+//!   reader                               whoever retires
+//!     S1  count := odd                     (the pointer was unlinked)
+//!     S2  light barrier                    G1  heavy barrier
+//!     S3  load pointers, follow them       G2  read every count; note the odd ones
+//!     S4  count := even                    G3  every noted count has changed: free
+//! ```
+//!
+//! **Why nothing is freed under a reader.** S2 and G1 are a full fence on both sides (`sync::barrier`), so one comes first.
+//! If it is G1, every S3 sees the pointer unlinked. If it is S2, G2 sees the section's S1, or something later: an odd count
+//! is waited for, a later one means that S4 came before. A thread whose record G2 does not meet has enrolled later: the same
+//! argument, with the link of its record in place of S1.
+//!
+//! What is retired is put into a bag of the running thread. A full bag is *sealed* when the thread leaves its section: one G1 and
+//! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So the price of G1, a system
+//! call that interrupts whoever else is running, is shared by 128 pointers, and memory is freed by the thread that retired it, as a
+//! rule, into its allocator's own lists.
+//!
+//! User code, the `Drop` of what is freed, runs at the end of a section whose thread has a full bag, in `collect_garbage`, and at the
+//! end of a thread; not where something is retired, which may be in the middle of an operation.
+//!
+//! A thread that ends adds its bag to one that is *left behind*, for all that have ended. Whoever fills that one seals it and frees
+//! what is due of those before it: so threads that live for one operation each keep no more than a few bags, and pay for one barrier
+//! in 128, as others do. A thread that is ending (its destructors run) and comes back here does so at the end of each of its sections.
+//!
+//! # What is not covered
+//!
+//! A section that is never left (a leaked guard) keeps all that is retired after it was entered, in the whole process. So does a child
+//! of `fork` that goes on without `exec`: sections that other threads of the parent were in stay open there. If a sandbox forbids the
+//! system call that it allowed before, nothing is freed any more, and nothing is freed too early.
+//!
+//! There is one domain for the process: a thread needs one record, however many schedulers there are.
+//!
+//! The idea of a barrier on one side only is that of the membarrier system call's `urcu` (M. Desnoyers et al., "User-level
+//! implementations of read-copy update", 2012).
+
+mod domain;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub use domain::{Domain, Grace, Record};
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+use threads::records;
+#[cfg(not(any(loom, shuttle)))]
+pub use threads::{Sections, SectionsGuard, collect_garbage};
+
+/// Where the threads of production keep their bags. In a model there is no place that each has for itself and that outlives it.
+#[cfg(not(any(loom, shuttle)))]
+mod threads {
+    #![allow(clippy::disallowed_types)]
+
+    use std::{
+        cell::{Cell, RefCell},
+        collections::VecDeque,
+        marker::PhantomData,
+        mem::ManuallyDrop,
+        ptr,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::{Domain, Grace, Record};
+    use crate::{
+        lookup::reclaim::{Guard, Reclaim},
+        sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    };
+
+    /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
+    const BAG: usize = if cfg!(miri) { 8 } else { 128 };
+
+    static DOMAIN: Domain = Domain::empty();
+    static LEFT_BEHIND: Mutex<LeftBehind> = Mutex::new(LeftBehind { loose: Vec::new(), sealed: Vec::new() });
+    /// How many sealed bags there are; a hint that spares a look.
+    static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+    /// What threads had not freed when they ended.
+    struct LeftBehind {
+        /// Not sealed yet: less than a bag of each.
+        loose: Vec<Retired>,
+        sealed: Vec<Sealed>,
+    }
+
+    /// Reclamation by counted sections.
+    #[derive(Debug, Default)]
+    pub struct Sections(());
+
+    /// A thread in a section. Sections of one thread nest.
+    pub struct SectionsGuard<'a> {
+        // Lives while the guard does, and is touched by its own thread only: a raw pointer stays where it is.
+        local: *const Local,
+        // Keeps the signature of the reclaimers that own their collector.
+        reclaim: PhantomData<&'a Sections>,
+    }
+
+    struct Retired {
+        pointer: *mut (),
+        reclaim: unsafe fn(*mut ()),
+    }
+
+    // SAFETY: by `retire`'s contract `reclaim` may run on any thread.
+    unsafe impl Send for Retired {}
+
+    /// A full bag and the sections that may still read what is in it.
+    struct Sealed {
+        bag: Vec<Retired>,
+        grace: Grace<'static>,
+    }
+
+    impl LeftBehind {
+        /// Seals what is loose, if it is so much.
+        fn seal(&mut self, least: usize) {
+            if self.loose.len() >= least
+                && let Some(grace) = DOMAIN.grace()
+            {
+                self.sealed.push(Sealed { bag: std::mem::take(&mut self.loose), grace });
+            }
+            // Relaxed, wherever it is used: a hint.
+            LEFT.store(self.sealed.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// What belongs to one thread.
+    struct Local {
+        record: &'static Record,
+        depth: Cell<usize>,
+        bag: RefCell<Vec<Retired>>,
+        sealed: RefCell<VecDeque<Sealed>>,
+        /// An empty bag, kept for its memory.
+        spare: Cell<Vec<Retired>>,
+        freeing: Cell<bool>,
+        /// The bag is full, or the thread is ending: there is something to do at the end of a section.
+        due: Cell<bool>,
+        /// The thread is ending: nobody will come to look after its bags, nor after this.
+        ending: Cell<bool>,
+    }
+
+    std::thread_local! {
+        /// The thread's own, or null. A plain cell without a destructor: reading it is one load.
+        static LOCAL: Cell<*const Local> = const { Cell::new(ptr::null()) };
+        static LEAVER: Leaver = const { Leaver };
+    }
+
+    /// Its drop is the thread's end.
+    struct Leaver;
+
+    impl Drop for Leaver {
+        fn drop(&mut self) {
+            let local = LOCAL.get();
+            if local.is_null() {
+                return;
+            }
+            // SAFETY: made by `Local::enrol`; only this thread has the pointer.
+            let here = unsafe { &*local };
+            here.ending.set(true);
+            here.due.set(true);
+            // A guard that is still there, in a thread-local that is dropped later, goes on using it, and is the last one to. One
+            // that was leaked keeps it for ever.
+            if here.depth.get() == 0 {
+                // SAFETY: outside of sections.
+                unsafe { Local::depart(local) };
+            }
+        }
+    }
+
+    impl Local {
+        #[cold]
+        fn enrol() -> *const Local {
+            let ending = LEAVER.try_with(|_| ()).is_err();
+            let local = Box::into_raw(Box::new(Local {
+                record: DOMAIN.enrol(),
+                depth: Cell::new(0),
+                bag: RefCell::default(),
+                sealed: RefCell::default(),
+                spare: Cell::default(),
+                freeing: Cell::new(false),
+                due: Cell::new(ending),
+                ending: Cell::new(ending),
+            }));
+            LOCAL.set(local);
+            local
+        }
+
+        #[inline]
+        fn of_thread() -> *const Local {
+            let local = LOCAL.get();
+            if local.is_null() { Self::enrol() } else { local }
+        }
+
+        /// Takes care of a bag that has become full, or of the end of the thread.
+        ///
+        /// # Safety
+        /// `local` is the running thread's, in no section, and not used afterwards.
+        #[cold]
+        unsafe fn attend(local: *const Self) {
+            // SAFETY: by the contract.
+            let here = unsafe { &*local };
+            if std::thread::panicking() {
+                // Next time: user code is not wanted now.
+                return;
+            }
+            if here.ending.get() {
+                // SAFETY: passed on.
+                return unsafe { Self::depart(local) };
+            }
+            here.due.set(false);
+            here.seal();
+            here.free();
+        }
+
+        fn seal(&self) {
+            if self.bag.borrow().is_empty() {
+                return;
+            }
+            // Without a barrier it stays as it is, and is tried again when it has grown by as much again.
+            let Some(grace) = DOMAIN.grace() else { return };
+            let bag = self.bag.replace(self.spare.take());
+            self.sealed.borrow_mut().push_back(Sealed { bag, grace });
+        }
+
+        /// Leaves everything to whoever comes by, and gives the record up.
+        ///
+        /// Does nothing in user code that is being freed: then it is called again further up.
+        ///
+        /// # Safety
+        /// As for `attend`.
+        unsafe fn depart(local: *const Self) {
+            // SAFETY: by the contract.
+            let here = unsafe { &*local };
+            let Some(freeing) = here.begin_to_free() else { return };
+            here.leave_behind();
+            here.free_left();
+            // What that user code has retired.
+            here.leave_behind();
+            LOCAL.set(ptr::null());
+            here.record.resign();
+            drop(freeing);
+            // SAFETY: from the box of `enrol`; neither the cell nor a guard has the pointer any more.
+            drop(unsafe { Box::from_raw(local.cast_mut()) });
+        }
+
+        fn leave_behind(&self) {
+            let (mut bag, mut sealed) = (self.bag.borrow_mut(), self.sealed.borrow_mut());
+            if bag.is_empty() && sealed.is_empty() {
+                return;
+            }
+            let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
+            let LeftBehind { loose, sealed: all } = &mut *left;
+            loose.append(&mut bag);
+            all.extend(sealed.drain(..));
+            left.seal(BAG);
+        }
+
+        /// `None` if the running thread is freeing already, further up. Freeing ends with the guard.
+        fn begin_to_free(&self) -> Option<Freeing<'_>> {
+            (!self.freeing.replace(true)).then(|| Freeing(&self.freeing))
+        }
+
+        /// Frees what may be freed: user code. Not again from inside; and not what that user code retires in its turn, which may
+        /// have no end.
+        fn free(&self) {
+            let Some(_freeing) = self.begin_to_free() else { return };
+            // The oldest first: as long as its grace is not over, no later one's is.
+            let own = self.sealed.borrow().len();
+            for _ in 0..own {
+                let Some(Sealed { bag, .. }) = self.take_own() else { break };
+                self.empty(bag);
+            }
+            self.free_left();
+        }
+
+        /// Frees what ended threads have left behind and nobody can be reading any more.
+        fn free_left(&self) {
+            for Sealed { bag, .. } in take_left() {
+                self.empty(bag);
+            }
+        }
+
+        fn take_own(&self) -> Option<Sealed> {
+            let mut sealed = self.sealed.borrow_mut();
+            if sealed.front_mut()?.grace.is_over() { sealed.pop_front() } else { None }
+        }
+
+        fn empty(&self, mut bag: Vec<Retired>) {
+            /// Keeps what is left if one of them panics.
+            struct Rest<'a>(&'a Local, ManuallyDrop<Vec<Retired>>);
+            impl Drop for Rest<'_> {
+                fn drop(&mut self) {
+                    // SAFETY: taken once, here.
+                    let bag = unsafe { ManuallyDrop::take(&mut self.1) };
+                    if bag.is_empty() {
+                        self.0.spare.set(bag);
+                    } else {
+                        self.0.sealed.borrow_mut().push_front(Sealed { bag, grace: Grace::none() });
+                    }
+                }
+            }
+            // The first retired is freed first.
+            bag.reverse();
+            let mut rest = Rest(self, ManuallyDrop::new(bag));
+            while let Some(Retired { pointer, reclaim }) = rest.1.pop() {
+                // SAFETY: the contract of `retire`: every section that was open then has been left.
+                unsafe { reclaim(pointer) };
+            }
+        }
+    }
+
+    struct Freeing<'a>(&'a Cell<bool>);
+
+    impl Drop for Freeing<'_> {
+        fn drop(&mut self) {
+            self.0.set(false);
+        }
+    }
+
+    /// The bags of ended threads whose time has come; none if somebody else is looking.
+    fn take_left() -> Vec<Sealed> {
+        if LEFT.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let Ok(mut left) = LEFT_BEHIND.try_lock() else { return Vec::new() };
+        let due = left.sealed.extract_if(.., |sealed| sealed.grace.is_over()).collect();
+        LEFT.store(left.sealed.len(), Ordering::Relaxed);
+        due
+    }
+
+    #[cfg(test)]
+    pub(super) fn records() -> usize {
+        DOMAIN.enrolled()
+    }
+
+    /// Frees what the running thread has removed or replaced, and what ended threads have left behind, of all schedulers of the
+    /// process, as far as nobody can be reading it any more.
+    ///
+    /// Never needed: it happens by itself, every so many removals and updates. Worth calling where a thread that has removed large
+    /// values, or such as must be closed in time, then does something else.
+    ///
+    /// Neither waits for anybody nor frees what somebody may still be reading: that is freed later. The values' `Drop` runs here; a
+    /// panic in it stops here. One system call (on Linux), an allocation, O(threads) and what is freed; after the end of many threads
+    /// also O(what they have left behind), with a mutex held that they take when they end.
+    ///
+    /// ```
+    /// use leasehold::{Entry, Scheduler};
+    ///
+    /// let scheduler = Scheduler::<Entry<u8, u32, Vec<u8>>>::builder().build()?;
+    /// scheduler.insert(Entry::new(1, 0, vec![0; 1 << 20]))?;
+    /// scheduler.remove(&1)?;
+    /// leasehold::collect_garbage();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn collect_garbage() {
+        let local = Local::of_thread();
+        // SAFETY: the thread's own; not freed before its end.
+        let here = unsafe { &*local };
+        here.seal();
+        if let Ok(mut left) = LEFT_BEHIND.try_lock() {
+            left.seal(1);
+        }
+        here.free();
+        if here.ending.get() && here.depth.get() == 0 {
+            // SAFETY: outside of sections, and not used any more.
+            unsafe { Local::depart(local) };
+        }
+    }
+
+    // SAFETY: rules 1 and 3 are the module's argument. A guard keeps its thread's count odd.
+    unsafe impl Reclaim for Sections {
+        type Guard<'a> = SectionsGuard<'a>;
+
+        fn new() -> Self {
+            Sections(())
+        }
+
+        #[inline]
+        fn pin(&self) -> SectionsGuard<'_> {
+            let local = Local::of_thread();
+            // SAFETY: the thread's own; not freed while `depth` is not 0.
+            let here = unsafe { &*local };
+            let depth = here.depth.get();
+            here.depth.set(depth + 1);
+            if depth == 0 {
+                #[cfg(leasehold_counted)]
+                crate::sync::traffic::note_pin();
+                here.record.enter();
+            }
+            SectionsGuard { local, reclaim: PhantomData }
+        }
+
+        #[inline(always)]
+        fn owns(&self, _guard: &SectionsGuard<'_>) -> bool {
+            // One domain serves all instances.
+            true
+        }
+    }
+
+    impl Drop for SectionsGuard<'_> {
+        #[inline]
+        fn drop(&mut self) {
+            // SAFETY: as in `pin`.
+            let here = unsafe { &*self.local };
+            let depth = here.depth.get() - 1;
+            here.depth.set(depth);
+            if depth == 0 {
+                here.record.leave();
+                if here.due.get() {
+                    // SAFETY: outside of sections.
+                    unsafe { Local::attend(self.local) };
+                }
+            }
+        }
+    }
+
+    // SAFETY: as for `Sections`.
+    unsafe impl Guard for SectionsGuard<'_> {
+        #[inline(always)]
+        fn protect<T>(&self, pointer: &AtomicPtr<T>, order: Ordering) -> *mut T {
+            // The section is all the protection there is.
+            pointer.load(order)
+        }
+
+        #[inline]
+        unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
+            // SAFETY: functions that differ in the type behind a thin pointer only have the same call.
+            let reclaim = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(reclaim) };
+            // SAFETY: as in `pin`.
+            let here = unsafe { &*self.local };
+            let mut bag = here.bag.borrow_mut();
+            if bag.capacity() == 0 {
+                bag.reserve_exact(BAG);
+            }
+            bag.push(Retired { pointer: pointer.cast(), reclaim });
+            if bag.len().is_multiple_of(BAG) {
+                here.due.set(true);
+            }
+        }
+    }
+
+    impl std::fmt::Debug for SectionsGuard<'_> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("SectionsGuard").finish_non_exhaustive()
+        }
+    }
+}
