@@ -6,7 +6,7 @@
 //! face must agree; every resource must be dropped once.
 
 use crate::{
-    common::{race, race_within, steps},
+    common::{race, race_then, race_within, steps},
     driver::{Setup, Step, Step::Release as Return, Step::ReleaseAfter as ReturnAfter},
     specification::Op::*,
 };
@@ -137,6 +137,15 @@ races! {
     update_get: [Insert(0)]; [UpdateWith(0)] | [Get(0), Get(0)];
     insert_get: []; [Insert(0)] | [Get(0), AcquireKey(0)];
     remove_reinsert_get: [Insert(0)]; [Remove(0), Insert(0)] | [Get(0), AcquireKey(0)];
+}
+
+/// A rank that is computed after the lease has begun, while the load changes. Looked at while the lease is out: its return would
+/// rank the resource anew.
+#[test]
+fn acquire_key_release_by_load() {
+    let setup = Setup { units: 2, by_load: true, ..Setup::default() };
+    let threads = vec![steps(&[AcquireKey(0)]), steps(&[Acquire])];
+    race_then(setup, steps(&[Insert(0)]), threads, steps(&[Snapshot]), |_, _| ());
 }
 
 /// Slots, heap and lookup grow under both.
