@@ -2,7 +2,8 @@
 //!
 //! A [`Scheduler`] owns a fleet of [`Resource`]s: API keys, replicas, proxies, accounts, devices. [`Scheduler::acquire`]
 //! lends the best one that is eligible; dropping the [`Lease`] returns it. Nothing waits for a global lock, nothing is
-//! allocated on that path, no thread runs in the background, and time is read only while something is cooling.
+//! allocated on that path, no thread runs in the background, and time is read only while something is cooling, somebody waits, or leases have a
+//! limit.
 //!
 //! ```
 //! use leasehold::{Entry, Scheduler};
@@ -195,3 +196,8 @@ pub mod internals {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
+
+/// Compiles and runs what the guide shows.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide.md")]
+struct GuideDoctests;

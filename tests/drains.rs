@@ -62,7 +62,7 @@ fn a_drain_says_what_is_still_out() {
     assert_eq!(outstanding(&report), [(1, 2)]);
     assert_eq!(report.leases(), 2);
     assert!(!report.is_drained() && report.undrained.is_empty());
-    assert!(report.to_string().contains("2 leases are out on 1 resources\n1: 2 out"), "{report}");
+    assert!(report.to_string().contains("2 leases are out on 1 resource\nresource 1: 2 out"), "{report}");
     assert!(fleet.acquire_key(&1).is_err(), "the hold stays");
     drop(one);
     assert_eq!(outstanding(&fleet.drain_deadline(&1, Timestamp::ZERO).expect("a member")), [(1, 1)]);

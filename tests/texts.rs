@@ -135,16 +135,16 @@ fn an_acquisition_says_what_stands_in_the_way() {
     let other = fleet.acquire_key(&5).expect("free");
     says(
         fleet.acquire(),
-        "no resource is eligible: 2 at capacity, 1 cooling, 1 ejected, 1 draining, 1 excluded, 0 filtered out; the next \
+        "no resource is eligible: 2 at capacity, 1 cooling, 1 ejected, 1 draining, 1 excluded; the next \
          one in 3s",
     );
     drop(other);
     let _ = fleet.warm(&1);
     says(
         fleet.acquire_where(|_| false),
-        "no resource is eligible: 1 at capacity, 0 cooling, 1 ejected, 1 draining, 1 excluded, 2 filtered out",
+        "no resource is eligible: 1 at capacity, 1 ejected, 1 draining, 1 excluded, 2 filtered out",
     );
-    says(fleet.acquire_key(&0), "resource 0 is not eligible: AtCapacity with 1 leases out");
+    says(fleet.acquire_key(&0), "resource 0 is not eligible: at capacity, 1 lease out");
     says(fleet.acquire_key(&7), "resource 7 is not in the fleet");
     assert!(fleet.close());
     says(fleet.acquire(), "the scheduler is closed");

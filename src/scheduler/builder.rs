@@ -162,7 +162,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         }
     }
 
-    /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling.
+    /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling,
+    /// by who waits, and for leases with [`max_hold`](Builder::max_hold).
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Box::new(clock);
         self
@@ -210,7 +211,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// What happens to leases that are held for longer than [`max_hold`](Builder::max_hold). Default: [`Overdue::Report`].
+    /// What happens to leases that are held for longer than [`max_hold`](Builder::max_hold). Default: [`Overdue::Report`]. Without
+    /// `max_hold` no lease is, and this does nothing.
     pub fn overdue(mut self, overdue: Overdue) -> Self {
         self.overdue = overdue;
         self

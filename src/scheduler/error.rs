@@ -283,7 +283,12 @@ impl<K: fmt::Debug> fmt::Display for AcquireKeyError<K> {
         match self {
             AcquireKeyError::NotFound { key } => write!(f, "resource {key:?} is not in the fleet"),
             AcquireKeyError::NotEligible { key, standing, in_flight, .. } => {
-                write!(f, "resource {key:?} is not eligible: {standing:?} with {in_flight} leases out")
+                let leases = if *in_flight == 1 { "lease" } else { "leases" };
+                write!(
+                    f,
+                    "resource {key:?} is not eligible: {}, {in_flight} {leases} out",
+                    in_words(*standing)
+                )
             }
             AcquireKeyError::Closed => f.write_str(CLOSED),
         }
@@ -291,6 +296,19 @@ impl<K: fmt::Debug> fmt::Display for AcquireKeyError<K> {
 }
 
 impl<K: fmt::Debug> Error for AcquireKeyError<K> {}
+
+const fn in_words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Eligible => "eligible",
+        Standing::AtCapacity => "at capacity",
+        Standing::Cooling => "cooling",
+        Standing::Ejected => "ejected",
+        Standing::Draining => "draining",
+        Standing::Excluded => "excluded",
+        Standing::Staged => "not yet in the fleet",
+        Standing::Removed => "removed",
+    }
+}
 
 /// Why nothing was lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -349,11 +367,23 @@ impl NoneEligible {
 impl fmt::Display for NoneEligible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reasons { at_capacity, cooling, ejected, draining, excluded, filtered } = self.reasons;
-        write!(
-            f,
-            "no resource is eligible: {at_capacity} at capacity, {cooling} cooling, {ejected} ejected, {draining} \
-             draining, {excluded} excluded, {filtered} filtered out"
-        )?;
+        let reasons = [
+            (at_capacity, "at capacity"),
+            (cooling, "cooling"),
+            (ejected, "ejected"),
+            (draining, "draining"),
+            (excluded, "excluded"),
+            (filtered, "filtered out"),
+        ];
+        f.write_str("no resource is eligible")?;
+        let mut separator = ": ";
+        for (count, reason) in reasons.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{separator}{count} {reason}")?;
+            separator = ", ";
+        }
+        if self.reasons == Reasons::default() {
+            f.write_str(": the fleet is empty")?;
+        }
         match self.retry_after {
             Some(after) => write!(f, "; the next one in {after:?}"),
             None => Ok(()),

@@ -47,7 +47,14 @@ impl<K: fmt::Debug> fmt::Display for DrainReport<K> {
         if self.is_drained() {
             return f.write_str("drained");
         }
-        write!(f, "{} leases are out on {} resources", self.leases(), self.outstanding.len())?;
+        let (leases, resources) = (self.leases(), self.outstanding.len());
+        let plural = |count: u64, one, many| if count == 1 { one } else { many };
+        write!(
+            f,
+            "{leases} {} out on {resources} {}",
+            plural(leases, "lease is", "leases are"),
+            plural(resources as u64, "resource", "resources")
+        )?;
         if !self.undrained.is_empty() {
             write!(f, ", and these were undrained: {:?}", self.undrained)?;
         }
@@ -60,7 +67,7 @@ impl<K: fmt::Debug> fmt::Display for DrainReport<K> {
 
 impl<K: fmt::Debug> fmt::Display for Outstanding<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {} out", self.key, self.in_flight)?;
+        write!(f, "resource {:?}: {} out", self.key, self.in_flight)?;
         for holder in &self.holders {
             write!(f, "\n  {holder}")?;
         }

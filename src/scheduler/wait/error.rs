@@ -46,6 +46,7 @@ impl fmt::Display for WaitError {
             WaitError::QueueFull { waiting, max } => {
                 write!(f, "{waiting} requests are waiting: at most {max} are allowed")
             }
+            WaitError::Shed { left: Duration::ZERO, .. } => f.write_str("the deadline has passed already"),
             WaitError::Shed { expected, left } => {
                 write!(f, "the deadline cannot be met: about {expected:?} to wait, {left:?} left")
             }
