@@ -80,7 +80,6 @@
 //! | `cli` | the command-line tool, with its dependencies |
 //! | `peers` | `cli`, and other people's maps for `leasehold compare` |
 //! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
-//! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to `crossbeam-epoch` |
 //! | `tokio` | `TokioTimer`: a tokio runtime as the scheduler's timer, and its time as clock |
 //! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
 //! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
@@ -97,7 +96,8 @@
 //! * Deadlines are found by whoever acquires next, up to sixteen a shard at a time: after many have passed together, it takes a
 //!   while until the best of them is lent.
 //! * Removed and replaced values are freed later: 128 at a time, by the thread that has removed or replaced them, or another one after
-//!   that has ended; and not while any [`Peek`] in the process lives that is older. Their `Drop` runs there; if it panics, the panic
+//!   that has ended; and not while any [`Peek`] in the process lives that is older, nor a call of a filter, a waker or a closure of
+//!   yours that is: one that blocks stops freeing. Their `Drop` runs there; if it panics, the panic
 //!   stops there. [`collect_garbage`] frees what can be freed now.
 //! * A leaked lease, or a lost token, keeps its unit of capacity, unless there is a limit ([`Builder::max_hold`], with
 //!   [`Overdue::Revoke`]). [`remove`](Scheduler::remove) and a new insertion of the same key replace the resource.
@@ -173,6 +173,9 @@ pub mod internals {
     }
     pub mod lookup {
         pub use crate::lookup::*;
+    }
+    pub mod node {
+        pub use crate::node::{Parting, Party};
     }
     pub mod ring {
         pub use crate::ring::*;

@@ -12,7 +12,7 @@
 //!    guard of that time is gone.
 //! 7. The first value lives in the node's own memory: one allocation, and one cache miss less for whoever reads it. Superseded, it
 //!    is dropped by rule 6 like any other; that may be before or after the node is dropped by rule 5, in another thread. The memory
-//!    is given back by whichever of the two comes last: each leaves its mark in `gone` and looks for the other's.
+//!    is given back by whichever of the two comes last: see [`Parting`].
 //!
 //! # How a lease keeps its value alive without a reference count
 //!
@@ -22,10 +22,12 @@
 //! lease whose value is not the current one takes itself off there. So the common path pays nothing, and a lease pins
 //! exactly one value, however many updates pass by.
 
+mod parting;
 mod state;
 
 use std::{mem::ManuallyDrop, ptr::NonNull};
 
+pub use parting::{Parting, Party};
 pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
@@ -33,7 +35,7 @@ use crate::{
     resource::Resource,
     sync::{
         UnsafeCell,
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     },
 };
 
@@ -100,19 +102,14 @@ pub struct Node<R: Resource> {
     home: u16,
     /// See [`Node::is_shared`].
     shared: AtomicBool,
-    /// Rule 7.
-    gone: AtomicU8,
+    /// Rule 7: `One` is the first value, superseded, `Other` the node without it.
+    parting: Parting,
     hash: u64,
     deadline: AtomicU64,
     /// Rule 7. Not the facade's cell: it is reached through the pointer in `value` only, as the contents of a box would be.
     #[allow(clippy::disallowed_types)]
     first: std::cell::UnsafeCell<ManuallyDrop<Value<R>>>,
 }
-
-/// In [`Node::gone`]: the first value was superseded and has been dropped.
-const FIRST_GONE: u8 = 1;
-/// In [`Node::gone`]: the node has been dropped, all but a first value that was superseded.
-const NODE_GONE: u8 = 2;
 
 // SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
 #[allow(unsafe_code)]
@@ -167,7 +164,7 @@ impl<R: Resource> Node<R> {
             batch,
             owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
             key: ManuallyDrop::new(key),
-            gone: AtomicU8::new(0),
+            parting: Parting::new(),
             first: std::cell::UnsafeCell::new(ManuallyDrop::new(Value::new(resource))),
         }));
         // SAFETY: just allocated. The pointer comes from the box, not from a reference to the field: `drop_first` finds its way
@@ -194,7 +191,7 @@ impl<R: Resource> Node<R> {
         // SAFETY: given up by the caller.
         let _ = quietly(|| unsafe { value.drop_in_place() });
         // SAFETY: as above.
-        unsafe { Self::leave(node, FIRST_GONE) };
+        unsafe { Self::leave(node, Party::One) };
     }
 
     /// Frees a node, by rules 5 and 7. A panicking `Drop` of the user's stops here.
@@ -226,19 +223,15 @@ impl<R: Resource> Node<R> {
             drop(unsafe { Box::from_raw(node) });
         } else {
             // SAFETY: as above.
-            unsafe { Self::leave(node, NODE_GONE) };
+            unsafe { Self::leave(node, Party::Other) };
         }
     }
 
     /// # Safety
     /// The caller is one of the two of rule 7, and has done its part.
-    unsafe fn leave(node: *mut Self, mark: u8) {
-        // SAFETY: the memory is there until both have left their mark.
-        // AcqRel: pairs with itself.
-        // - we find the other's mark: all that it did to the memory came before, and we give it back;
-        // - we do not: it will find ours, and what we did will have come before.
-        let marks = unsafe { &(*node).gone }.fetch_or(mark, Ordering::AcqRel) | mark;
-        if marks == FIRST_GONE | NODE_GONE {
+    unsafe fn leave(node: *mut Self, party: Party) {
+        // SAFETY: the memory is there until both have left.
+        if unsafe { (*node).parting.leave(party) } {
             // SAFETY: from the box of `boxed`; what needs to be dropped has been.
             drop(unsafe { Box::from_raw(node) });
         }

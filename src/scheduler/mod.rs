@@ -72,7 +72,8 @@ use crate::{
 /// Lends the best available resource of a fleet to many callers at once.
 ///
 /// See the [crate documentation](crate) for an overview. All methods take `&self` and may be called from any thread. The
-/// scheduler starts no thread, has no global state, and reads no environment variable.
+/// scheduler starts no thread, reads no environment variable, and shares nothing with others but the list of threads that may be reading
+/// what is to be freed (`collect_garbage`).
 pub struct Scheduler<R: Resource, S = DefaultHashBuilder> {
     core: Arc<Core<R>>,
     hasher: S,

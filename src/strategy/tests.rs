@@ -150,7 +150,8 @@ fn the_largest_number_of_shards_is_reached_everywhere() {
     let fleet = Fleet::ranked([Some(1); MAX_SHARDS]);
     for strategy in every_strategy(MAX_SHARDS) {
         let name = format!("{strategy:?}");
-        let draws = if matches!(strategy, Strategy::Sticky { .. }) { 32 * 16_000 } else { 16_000 };
+        let period = if let Strategy::Sticky { period, .. } = strategy { period } else { 1 };
+        let draws = period * 16_000;
         let counts = histogram(strategy, &fleet, draws);
         // A shard is missed with a probability of e^-15.6 or so.
         assert!(counts.iter().all(|&count| count > 0), "{name}");

@@ -4,8 +4,10 @@
 //! the loads after the other. Two light ones order nothing. The heavy one makes the kernel interrupt every running thread of the
 //! process (`membarrier`), so that the light one need only keep the compiler from moving accesses across it.
 //!
-//! Where the kernel has no such call, on other systems, and in a model, both are `fence(SeqCst)`: what a checker sees is
-//! the strongest that the pair promises, and no more.
+//! Where the kernel has no such call, on other systems, and in a model, both are `fence(SeqCst)`. That is more than is promised: it orders
+//! two light ones as well, and no model would notice a protocol that needs them to be. Whoever uses the pair has to argue from one light and
+//! one heavy barrier alone, as the header of `lookup::reclaim::sections` does: what a section does is compared with what a retirement does,
+//! never with another section.
 
 use super::atomic::{Ordering, fence};
 
@@ -62,6 +64,8 @@ pub fn prepare() {
 pub fn light() {
     #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
     if kernel::helps() {
+        // Survives SeqCst -> AcqRel: no model compiles it. A store before it must not move behind a load after it, which is what
+        // AcqRel allows; a compiler's fence has no other effect, and today's compilers make the same of both.
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
         return;
     }
@@ -76,6 +80,8 @@ pub fn heavy() -> bool {
     #[cfg(all(target_os = "linux", not(any(loom, shuttle, miri))))]
     if kernel::helps() {
         let interrupted = kernel::interrupt();
+        // Survives removal: no model compiles it. The kernel runs barriers of its own on the caller's side, before and after it has
+        // interrupted the others, and says so; the call is opaque to the compiler besides. It costs a hundredth of the call.
         fence(Ordering::SeqCst);
         return interrupted;
     }

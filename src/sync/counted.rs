@@ -108,6 +108,7 @@ pub mod atomic {
         };
     }
 
+    number!(AtomicU8, u8);
     number!(AtomicU32, u32);
     number!(AtomicU64, u64);
     number!(AtomicUsize, usize);

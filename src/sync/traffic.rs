@@ -12,7 +12,7 @@
 //! A line that nobody has written since [`forget_lines`] comes to each thread once, and then stays: that is not counted.
 //! Caches have no limit here.
 //!
-//! **Not seen:** plain memory (heap entries, slots, values), `std`'s mutexes, and what the epoch collector and `ArcSwap`
+//! **Not seen:** plain memory (heap entries, slots, values), `std`'s mutexes, and what the reclaimer and `ArcSwap`
 //! do inside; pins and snapshots are counted as such.
 
 use std::{
@@ -34,7 +34,7 @@ pub struct Traffic {
     pub fetched: u64,
     /// Lines that had to be taken from other cores for a store or a read-modify-write.
     pub taken: u64,
-    /// Pins of the epoch collector, each a read-modify-write of a word of the thread's own.
+    /// Sections of the reclaimer, each two stores to a word of the thread's own.
     pub pins: u64,
     /// Snapshots of published values, each two accesses to a word of the thread's own.
     pub snapshots: u64,
@@ -141,7 +141,7 @@ pub fn note_rmw<T>(word: *const T) {
     });
 }
 
-/// A pin of the epoch collector.
+/// A section of the reclaimer.
 pub fn note_pin() {
     note(|traffic| traffic.pins += 1);
 }

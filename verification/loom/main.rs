@@ -25,6 +25,7 @@
 //! | `deadlines` | leases that are taken back, renewed, listed |
 //! | `drains` | waiting until leases have come back |
 //! | `ring` | the affinity ring: published, looked up |
+//! | `parting` | whoever is done last with a node's memory gives it back |
 //! | `sections` | the reclaimer: what is retired against who reads |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
@@ -53,6 +54,7 @@ mod filters;
 mod lookup;
 mod next_batch;
 mod none;
+mod parting;
 mod peek;
 mod ring;
 mod sections;

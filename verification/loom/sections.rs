@@ -42,7 +42,9 @@ impl Shared {
             record.enter();
             // Acquire: as the scheduler's own pointers are read.
             let current = self.current.load(Ordering::Acquire);
-            self.values[current].with(|value| assert_ne!(unsafe { *value }, FREED, "freed under a reader"));
+            // SAFETY: nobody may be writing it; loom sees whether that is so.
+            let value = self.values[current].with(|value| unsafe { *value });
+            assert_ne!(value, FREED, "freed under a reader");
             record.leave();
         }
         record.resign();
@@ -55,6 +57,7 @@ impl Shared {
     }
 
     fn free(&self) {
+        // SAFETY: nobody may be reading it; loom sees whether that is so.
         self.values[0].with_mut(|value| unsafe { *value = FREED });
     }
 }

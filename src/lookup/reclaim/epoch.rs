@@ -31,8 +31,6 @@ unsafe impl Reclaim for Epoch {
 
     #[inline]
     fn pin(&self) -> EpochGuard<'_> {
-        #[cfg(leasehold_counted)]
-        crate::sync::traffic::note_pin();
         EpochGuard { guard: crossbeam_epoch::pin(), reclaim: PhantomData }
     }
 

@@ -5,7 +5,6 @@ use std::{
     mem,
     ops::Deref,
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
-    ptr::NonNull,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -19,14 +18,14 @@ use super::{
     waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
 };
 use crate::{
-    node::{Node, Standing, Value, quietly},
+    node::{Standing, quietly},
     resource::Resource,
     scheduler::{
         acquire::Got,
         core::{Core, open},
         error::AcquireError,
     },
-    shard::{Lent, NEVER},
+    shard::{Bare, Lent, NEVER},
     sync::{Arc, Proven, Timestamp},
 };
 
@@ -113,7 +112,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     /// As [`Core::lend_usual`], if this is the first poll and nobody waits; otherwise, and if that is not to be had, `None`, and
     /// [`poll_one`](Self::poll_one) goes on from where it has got.
     #[inline]
-    pub fn lend_usual(&mut self, got: &mut Got) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+    pub fn lend_usual(&mut self, got: &mut Got) -> Option<Bare<R>> {
         if !self.may_take_at_once() {
             return None;
         }

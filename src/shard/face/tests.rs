@@ -51,9 +51,12 @@ fn what_is_written_is_shown() {
     assert_eq!(shown(&face), ((8, 7, 16), (5, 4, 24)));
     assert_eq!(face.best_rank(), Some(3));
     face.add_standing(Standing::Eligible, 1);
-    // A change that leaves the run alone.
+    // A change that leaves alone what cools and what is staged.
     change(&face);
-    assert_eq!(shown(&face), ((0, NEVER, 0), (5, 4, 24)));
+    assert_eq!(shown(&face), ((0, 7, 16), (5, 4, 24)));
+    face.begin_write();
+    face.end_write(3, node(8), Some((NEVER, ptr::null_mut())), None);
+    assert_eq!(shown(&face), ((8, NEVER, 0), (5, 4, 24)));
     face.raise_slots(9);
     assert_eq!(face.slots(), 9);
     face.change_available(0, 6);

@@ -66,7 +66,7 @@ fn evaluate(condition: &Meta, build: Build) -> Result<Truth, String> {
             })
         }
         ("loom" | "crossbeam_loom", Meta::Path(_)) => Ok(if build == Build::Loom { YES } else { NO }),
-        ("test" | "doctest" | "shuttle" | "leasehold_fault" | "miri", _) => Ok(NO),
+        ("test" | "doctest" | "shuttle" | "leasehold_fault" | "leasehold_counted" | "miri", _) => Ok(NO),
         ("debug_assertions", Meta::Path(_)) => Ok(in_loom(YES)),
         ("feature", Meta::NameValue(feature)) => {
             let value = &feature.value;

@@ -68,8 +68,9 @@ impl Domain {
         barrier::prepare();
         for record in self.records() {
             // Acquire: pairs with the Release in `resign`: the count goes on from where the last owner has left it.
-            let taken =
-                record.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            // Relaxed: whoever seems to have it may have left, and another record will do as well.
+            let taken = !record.taken.load(Ordering::Relaxed)
+                && record.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
             if taken {
                 return record;
             }
@@ -90,6 +91,12 @@ impl Domain {
                 Err(found) => head = found,
             }
         }
+    }
+
+    /// How many threads have had a record of their own at the same time.
+    #[cfg(test)]
+    pub fn enrolled(&self) -> usize {
+        self.records().count()
     }
 
     /// G1 and G2. `None` if there was no barrier: nothing is known then.

@@ -18,11 +18,22 @@
 //! argument, with the link of its record in place of S1.
 //!
 //! What is retired is put into a bag of the running thread. A full bag is *sealed* when the thread leaves its section: one G1 and
-//! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So user code, the `Drop` of
-//! what is freed, runs at the end of a section that has retired something, and nowhere else: not where something is retired, which
-//! may be in the middle of an operation. So the price of G1, a system call that interrupts whoever else is running,
-//! is shared by 128 pointers, and memory is freed by the thread that retired it, as a rule, into its allocator's own lists.
-//! A thread that ends leaves its bags to whoever seals next.
+//! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So the price of G1, a system
+//! call that interrupts whoever else is running, is shared by 128 pointers, and memory is freed by the thread that retired it, as a
+//! rule, into its allocator's own lists.
+//!
+//! User code, the `Drop` of what is freed, runs at the end of a section whose thread has a full bag, in `collect_garbage`, and at the
+//! end of a thread; not where something is retired, which may be in the middle of an operation.
+//!
+//! A thread that ends adds its bag to one that is *left behind*, for all that have ended. Whoever fills that one seals it and frees
+//! what is due of those before it: so threads that live for one operation each keep no more than a few bags, and pay for one barrier
+//! in 128, as others do. A thread that is ending (its destructors run) and comes back here does so at the end of each of its sections.
+//!
+//! # What is not covered
+//!
+//! A section that is never left (a leaked guard) keeps all that is retired after it was entered, in the whole process. So does a child
+//! of `fork` that goes on without `exec`: sections that other threads of the parent were in stay open there. If a sandbox forbids the
+//! system call that it allowed before, nothing is freed any more, and nothing is freed too early.
 //!
 //! There is one domain for the process: a thread needs one record, however many schedulers there are.
 //!
@@ -35,6 +46,8 @@ mod tests;
 
 pub use domain::{Domain, Grace, Record};
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+use threads::records;
 #[cfg(not(any(loom, shuttle)))]
 pub use threads::{Sections, SectionsGuard, collect_garbage};
 
@@ -62,9 +75,16 @@ mod threads {
     const BAG: usize = if cfg!(miri) { 8 } else { 128 };
 
     static DOMAIN: Domain = Domain::empty();
-    static LEFT_BEHIND: Mutex<Vec<Sealed>> = Mutex::new(Vec::new());
-    /// How many there are; a hint that spares a look.
+    static LEFT_BEHIND: Mutex<LeftBehind> = Mutex::new(LeftBehind { loose: Vec::new(), sealed: Vec::new() });
+    /// How many sealed bags there are; a hint that spares a look.
     static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+    /// What threads had not freed when they ended.
+    struct LeftBehind {
+        /// Not sealed yet: less than a bag of each.
+        loose: Vec<Retired>,
+        sealed: Vec<Sealed>,
+    }
 
     /// Reclamation by counted sections.
     #[derive(Debug, Default)]
@@ -92,6 +112,19 @@ mod threads {
         grace: Grace<'static>,
     }
 
+    impl LeftBehind {
+        /// Seals what is loose, if it is so much.
+        fn seal(&mut self, least: usize) {
+            if self.loose.len() >= least
+                && let Some(grace) = DOMAIN.grace()
+            {
+                self.sealed.push(Sealed { bag: std::mem::take(&mut self.loose), grace });
+            }
+            // Relaxed, wherever it is used: a hint.
+            LEFT.store(self.sealed.len(), Ordering::Relaxed);
+        }
+    }
+
     /// What belongs to one thread.
     struct Local {
         record: &'static Record,
@@ -101,10 +134,10 @@ mod threads {
         /// An empty bag, kept for its memory.
         spare: Cell<Vec<Retired>>,
         freeing: Cell<bool>,
-        /// The bag is to be sealed.
-        full: Cell<bool>,
-        /// The thread is ending: nobody will come to look after its bags.
-        ending: bool,
+        /// The bag is full, or the thread is ending: there is something to do at the end of a section.
+        due: Cell<bool>,
+        /// The thread is ending: nobody will come to look after its bags, nor after this.
+        ending: Cell<bool>,
     }
 
     std::thread_local! {
@@ -118,19 +151,19 @@ mod threads {
 
     impl Drop for Leaver {
         fn drop(&mut self) {
-            let local = LOCAL.replace(ptr::null());
+            let local = LOCAL.get();
             if local.is_null() {
                 return;
             }
             // SAFETY: made by `Local::enrol`; only this thread has the pointer.
             let here = unsafe { &*local };
-            here.seal();
-            here.leave_behind();
-            // A guard that is still there, leaked or in a thread-local that is dropped later, goes on using it: it stays.
+            here.ending.set(true);
+            here.due.set(true);
+            // A guard that is still there, in a thread-local that is dropped later, goes on using it, and is the last one to. One
+            // that was leaked keeps it for ever.
             if here.depth.get() == 0 {
-                here.record.resign();
-                // SAFETY: from the box of `enrol`; neither the cell nor a guard has the pointer any more.
-                drop(unsafe { Box::from_raw(local.cast_mut()) });
+                // SAFETY: outside of sections.
+                unsafe { Local::depart(local) };
             }
         }
     }
@@ -146,8 +179,8 @@ mod threads {
                 sealed: RefCell::default(),
                 spare: Cell::default(),
                 freeing: Cell::new(false),
-                full: Cell::new(false),
-                ending,
+                due: Cell::new(ending),
+                ending: Cell::new(ending),
             }));
             LOCAL.set(local);
             local
@@ -159,63 +192,91 @@ mod threads {
             if local.is_null() { Self::enrol() } else { local }
         }
 
-        /// Takes care of a bag that has become full. Outside of sections.
+        /// Takes care of a bag that has become full, or of the end of the thread.
+        ///
+        /// # Safety
+        /// `local` is the running thread's, in no section, and not used afterwards.
         #[cold]
-        fn bag_is_full(&self) {
+        unsafe fn attend(local: *const Self) {
+            // SAFETY: by the contract.
+            let here = unsafe { &*local };
             if std::thread::panicking() {
                 // Next time: user code is not wanted now.
                 return;
             }
-            self.full.set(false);
-            self.seal();
-            if self.ending {
-                self.leave_behind();
+            if here.ending.get() {
+                // SAFETY: passed on.
+                return unsafe { Self::depart(local) };
             }
-            self.free();
+            here.due.set(false);
+            here.seal();
+            here.free();
         }
 
         fn seal(&self) {
             if self.bag.borrow().is_empty() {
                 return;
             }
-            // Without a barrier it stays as it is, and is tried again with the next pointer.
+            // Without a barrier it stays as it is, and is tried again when it has grown by as much again.
             let Some(grace) = DOMAIN.grace() else { return };
             let bag = self.bag.replace(self.spare.take());
             self.sealed.borrow_mut().push_back(Sealed { bag, grace });
         }
 
-        /// Leaves the sealed bags to whoever comes by.
+        /// Leaves everything to whoever comes by, and gives the record up.
+        ///
+        /// Does nothing in user code that is being freed: then it is called again further up.
+        ///
+        /// # Safety
+        /// As for `attend`.
+        unsafe fn depart(local: *const Self) {
+            // SAFETY: by the contract.
+            let here = unsafe { &*local };
+            let Some(freeing) = here.begin_to_free() else { return };
+            here.leave_behind();
+            here.free_left();
+            // What that user code has retired.
+            here.leave_behind();
+            LOCAL.set(ptr::null());
+            here.record.resign();
+            drop(freeing);
+            // SAFETY: from the box of `enrol`; neither the cell nor a guard has the pointer any more.
+            drop(unsafe { Box::from_raw(local.cast_mut()) });
+        }
+
         fn leave_behind(&self) {
-            let mut sealed = self.sealed.borrow_mut();
-            if !sealed.is_empty() {
-                let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
-                left.extend(sealed.drain(..));
-                // Relaxed, here and below: a hint.
-                LEFT.store(left.len(), Ordering::Relaxed);
+            let (mut bag, mut sealed) = (self.bag.borrow_mut(), self.sealed.borrow_mut());
+            if bag.is_empty() && sealed.is_empty() {
+                return;
             }
+            let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
+            let LeftBehind { loose, sealed: all } = &mut *left;
+            loose.append(&mut bag);
+            all.extend(sealed.drain(..));
+            left.seal(BAG);
+        }
+
+        /// `None` if the running thread is freeing already, further up. Freeing ends with the guard.
+        fn begin_to_free(&self) -> Option<Freeing<'_>> {
+            (!self.freeing.replace(true)).then(|| Freeing(&self.freeing))
         }
 
         /// Frees what may be freed: user code. Not again from inside; and not what that user code retires in its turn, which may
         /// have no end.
         fn free(&self) {
-            struct Freeing<'a>(&'a Cell<bool>);
-            impl Drop for Freeing<'_> {
-                fn drop(&mut self) {
-                    self.0.set(false);
-                }
-            }
-            if self.freeing.replace(true) {
-                return;
-            }
-            let _freeing = Freeing(&self.freeing);
-            let (own, left) = (self.sealed.borrow().len(), LEFT.load(Ordering::Relaxed));
+            let Some(_freeing) = self.begin_to_free() else { return };
             // The oldest first: as long as its grace is not over, no later one's is.
+            let own = self.sealed.borrow().len();
             for _ in 0..own {
                 let Some(Sealed { bag, .. }) = self.take_own() else { break };
                 self.empty(bag);
             }
-            for _ in 0..left {
-                let Some(Sealed { bag, .. }) = take_left() else { break };
+            self.free_left();
+        }
+
+        /// Frees what ended threads have left behind and nobody can be reading any more.
+        fn free_left(&self) {
+            for Sealed { bag, .. } in take_left() {
                 self.empty(bag);
             }
         }
@@ -249,16 +310,28 @@ mod threads {
         }
     }
 
-    /// A bag of a thread that has ended, if there is one whose time has come and nobody else is looking.
-    fn take_left() -> Option<Sealed> {
-        if LEFT.load(Ordering::Relaxed) == 0 {
-            return None;
+    struct Freeing<'a>(&'a Cell<bool>);
+
+    impl Drop for Freeing<'_> {
+        fn drop(&mut self) {
+            self.0.set(false);
         }
-        let mut left = LEFT_BEHIND.try_lock().ok()?;
-        let due = left.iter_mut().position(|sealed| sealed.grace.is_over())?;
-        let sealed = left.swap_remove(due);
-        LEFT.store(left.len(), Ordering::Relaxed);
-        Some(sealed)
+    }
+
+    /// The bags of ended threads whose time has come; none if somebody else is looking.
+    fn take_left() -> Vec<Sealed> {
+        if LEFT.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let Ok(mut left) = LEFT_BEHIND.try_lock() else { return Vec::new() };
+        let due = left.sealed.extract_if(.., |sealed| sealed.grace.is_over()).collect();
+        LEFT.store(left.sealed.len(), Ordering::Relaxed);
+        due
+    }
+
+    #[cfg(test)]
+    pub(super) fn records() -> usize {
+        DOMAIN.enrolled()
     }
 
     /// Frees what the running thread has removed or replaced, and what ended threads have left behind, of all schedulers of the
@@ -267,7 +340,9 @@ mod threads {
     /// Never needed: it happens by itself, every so many removals and updates. Worth calling where a thread that has removed large
     /// values, or such as must be closed in time, then does something else.
     ///
-    /// Wait-free but for the values' `Drop`, which runs here; a panic in it stops there. O(threads), and what is freed.
+    /// Neither waits for anybody nor frees what somebody may still be reading: that is freed later. The values' `Drop` runs here; a
+    /// panic in it stops here. One system call (on Linux), an allocation, O(threads) and what is freed; after the end of many threads
+    /// also O(what they have left behind), with a mutex held that they take when they end.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};
@@ -279,10 +354,18 @@ mod threads {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn collect_garbage() {
+        let local = Local::of_thread();
         // SAFETY: the thread's own; not freed before its end.
-        let local = unsafe { &*Local::of_thread() };
-        local.seal();
-        local.free();
+        let here = unsafe { &*local };
+        here.seal();
+        if let Ok(mut left) = LEFT_BEHIND.try_lock() {
+            left.seal(1);
+        }
+        here.free();
+        if here.ending.get() && here.depth.get() == 0 {
+            // SAFETY: outside of sections, and not used any more.
+            unsafe { Local::depart(local) };
+        }
     }
 
     // SAFETY: rules 1 and 3 are the module's argument. A guard keeps its thread's count odd.
@@ -301,6 +384,8 @@ mod threads {
             let depth = here.depth.get();
             here.depth.set(depth + 1);
             if depth == 0 {
+                #[cfg(leasehold_counted)]
+                crate::sync::traffic::note_pin();
                 here.record.enter();
             }
             SectionsGuard { local, reclaim: PhantomData }
@@ -322,8 +407,9 @@ mod threads {
             here.depth.set(depth);
             if depth == 0 {
                 here.record.leave();
-                if here.full.get() {
-                    here.bag_is_full();
+                if here.due.get() {
+                    // SAFETY: outside of sections.
+                    unsafe { Local::attend(self.local) };
                 }
             }
         }
@@ -348,8 +434,8 @@ mod threads {
                 bag.reserve_exact(BAG);
             }
             bag.push(Retired { pointer: pointer.cast(), reclaim });
-            if bag.len() >= BAG || here.ending {
-                here.full.set(true);
+            if bag.len().is_multiple_of(BAG) {
+                here.due.set(true);
             }
         }
     }
