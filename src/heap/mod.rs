@@ -27,7 +27,8 @@
 //! | `sift` | how an entry finds its place |
 //! | `best` | the first eight in order, without removing them |
 //! | `min_max` | the operations |
-//! | `queue` | the heap behind a short sorted front, as a shard uses it |
+//! | `tail` | a short sorted run for entries that come in order |
+//! | `queue` | the heap with a short sorted front and a tail, as a shard uses it |
 //!
 //! # Removal from the middle
 //!
@@ -42,6 +43,7 @@ mod queue;
 mod side;
 mod sift;
 mod storage;
+mod tail;
 #[cfg(test)]
 mod tests;
 

@@ -146,6 +146,29 @@ impl<R: Resource> Core<R> {
         lent
     }
 
+    /// As [`lend_usual`](Self::lend_usual), for one unit of several, of a resource whose load is as it was when its rank was
+    /// asked for. Runs user code.
+    #[inline(never)]
+    pub(super) fn lend_loaded(&self, got: &mut Got) -> Option<Bare<R>> {
+        if !matches!(got, Got::Nowhere) || self.limits.is_some() || self.is_closed() {
+            return None;
+        }
+        self.thaw_due();
+        let index = self.selector.select(self, self.cell());
+        *got = Got::Chosen(index);
+        let shard = self.shards.get(index)?;
+        let guard = self.pin();
+        let forecast = self.forecast_best(shard, &guard)?;
+        let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
+            *got = Got::Busy(index);
+            return None;
+        };
+        let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
+        let lent = locked.lend_best_loaded(&forecast);
+        locked.finish();
+        lent
+    }
+
     /// The best resource, as the strategy understands it.
     pub(super) fn lend(&self, got: Got) -> Result<Lent<R>, AcquireError> {
         let (chosen, tried) = match got {
@@ -314,8 +337,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[track_caller]
     pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
         let mut got = Got::Nowhere;
-        match self.core.lend_usual(&mut got) {
-            Some((node, value)) => Ok(Lease::usual(&self.core, node, value)),
+        if let Some((node, value)) = self.core.lend_usual(&mut got) {
+            return Ok(Lease::usual(&self.core, node, value));
+        }
+        match self.core.lend_loaded(&mut got) {
+            Some((node, value)) => Ok(Lease::loaded(&self.core, node, value)),
             None => self.acquire_anyhow(got),
         }
     }

@@ -158,9 +158,14 @@ impl<R: Resource> Core<R> {
     }
 
     #[cold]
-    #[allow(unsafe_code)]
     fn retire_all(&self, garbage: Garbage<R>) {
-        let guard = self.pin();
+        self.retire_in(garbage, &self.pin());
+    }
+
+    /// As [`retire`](Self::retire), in a section that goes on.
+    #[inline]
+    #[allow(unsafe_code)]
+    pub fn retire_in(&self, garbage: Garbage<R>, guard: &Pin<'_>) {
         if let Some(value) = garbage.value {
             let free = if garbage.first { Node::drop_first } else { node::free };
             // SAFETY: rule 6 of `node`: superseded, and the last claim is gone. It is given up here.

@@ -68,6 +68,12 @@ impl<'s, R: Resource> Lease<'s, R> {
         Lease { core, held: Proven::new(Held { node, value, token: None, exclusive: true }) }
     }
 
+    /// Wraps one unit of several, which is ranked by its load already; nothing recorded.
+    #[inline(always)]
+    pub(super) fn loaded(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
+        Lease { core, held: Proven::new(Held { node, value, token: None, exclusive: false }) }
+    }
+
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
     #[inline]
     pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {

@@ -122,7 +122,13 @@ impl<R: Resource> Core<R> {
         self.witness(held);
         match held.token {
             None => {
-                if deadline.is_some() || !held.exclusive || !self.give_back_usual(held, outcome) {
+                let is_usual = deadline.is_none()
+                    && if held.exclusive {
+                        self.give_back_usual(held, outcome)
+                    } else {
+                        self.give_back_loaded(held, outcome)
+                    };
+                if !is_usual {
                     self.give_back_anyhow(held, deadline, outcome);
                 }
                 Ok(())
@@ -144,6 +150,35 @@ impl<R: Resource> Core<R> {
         let (garbage, moved, _) = locked.give_back_in_line(node, held.value, None, outcome, None);
         locked.finish();
         let _ = self.gave_back(shard, held.node, moved, garbage, None);
+        true
+    }
+
+    /// The usual return of one unit of several, as [`give_back`](Self::give_back) but that nothing goes through memory. `false`: it is
+    /// not that, and nothing was done. Runs user code.
+    #[inline(never)]
+    fn give_back_loaded(&self, held: &Held<R>, outcome: Option<Count>) -> bool {
+        let node = held.node();
+        let in_flight = node.state.load().in_flight();
+        if std::thread::panicking() || !node.is_shared() || in_flight == 0 {
+            return false;
+        }
+        let guard = self.pin();
+        let unit = Unit { core: self, node: held.node, value: held.value, deadline: None, outcome };
+        let unit = Anyhow(Some(unit));
+        let forecast = self.forecast(node, in_flight - 1, &guard);
+        let _ = unit.calm();
+        let shard = self.home(node);
+        let mut locked = self.lock(shard);
+        let load = if self.waiters.gate().is_free() {
+            let (garbage, moved, ranked) =
+                locked.give_back_in_line(node, held.value, None, outcome, Some(&forecast));
+            locked.finish();
+            self.gave_back(shard, held.node, moved, garbage, Some(guard).filter(|_| !ranked))
+        } else {
+            drop(locked);
+            self.give_back_waited(held.node, held.value, false, outcome)
+        };
+        self.rerank_returned(load);
         true
     }
 

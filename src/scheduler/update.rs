@@ -24,20 +24,15 @@ enum Attempt<R: Resource> {
 }
 
 impl<R: Resource> Core<R> {
-    /// Replaces the value, with `expected` only if that is still the current one.
+    /// Replaces the value by one with the key `given`, with `expected` only if that is still the current one.
     fn try_update(
         &self,
         node: &Node<R>,
+        given: R::Key,
         resource: R,
         expected: Option<NonNull<Value<R>>>,
         guard: &Pin<'_>,
     ) -> Attempt<R> {
-        let key = node.key();
-        let given = resource.key();
-        if given != *key {
-            let error = UpdateError::KeyChanged { key: key.clone() };
-            return Attempt::Refused(Rejected { returned: resource, error });
-        }
         let capacity = resource.capacity();
         let Some(limit) = capacity.limit() else {
             let error = UpdateError::Capacity { key: given, capacity };
@@ -67,7 +62,7 @@ impl<R: Resource> Core<R> {
         if revalued.moved.to.is_held(crate::node::Hold::Cooling) {
             self.note_earliest(shard);
         }
-        self.retire(revalued.garbage);
+        self.retire_in(revalued.garbage, guard);
         self.offer_node(node, guard);
         let load_then = revalued.moved.to.in_flight();
         if limit != 1 && load_then != load {
@@ -123,7 +118,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let Some(node) = core.find(self.hasher.hash_one(&key), &key, &guard) else {
             return Err(Rejected { returned: resource, error: UpdateError::NotFound { key } });
         };
-        match core.try_update(node, resource, None, &guard) {
+        match core.try_update(node, key, resource, None, &guard) {
             Attempt::Done => Ok(()),
             Attempt::Refused(rejected) => Err(rejected),
             Attempt::Changed => unreachable!("no value was expected"),
@@ -170,7 +165,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         loop {
             let old = node.value(&guard);
             let new = change(old.resource());
-            match core.try_update(node, new, Some(NonNull::from(old)), &guard) {
+            let given = new.key();
+            if given != *node.key() {
+                return Err(UpdateError::KeyChanged { key: key.to_owned() });
+            }
+            match core.try_update(node, given, new, Some(NonNull::from(old)), &guard) {
                 Attempt::Done => return Ok(()),
                 Attempt::Changed => {}
                 Attempt::Refused(rejected) => return Err(rejected.error.about(key.to_owned())),

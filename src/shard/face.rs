@@ -34,13 +34,8 @@ use crate::{
 #[allow(missing_docs)]
 pub enum Count {
     Inserted,
-    Updated,
     Removed,
     Evicted,
-    Lent,
-    Returned,
-    Excluded,
-    Included,
     Cooled,
     Warmed,
     Ejected,
@@ -54,6 +49,12 @@ pub enum Count {
     Revoked,
     EventsEmitted,
     EventsDropped,
+    Excluded,
+    Included,
+    Updated,
+    // The last two are on the line of the standings.
+    Lent,
+    Returned,
 }
 
 impl Count {
@@ -83,22 +84,27 @@ impl Count {
 }
 
 /// The published words of one shard.
+///
+/// In this order, and with the lock right behind (`Shard`), an acquisition and a return write two lines of it: from the last two
+/// counts to `available`, and from `sequence` to the lock and what it guards first.
 #[repr(C)]
 pub struct Face<R: Resource> {
-    // What an acquire reads and writes comes first.
+    // What changes seldom.
+    earliest: AtomicU64,
+    first_due: AtomicPtr<Node<R>>,
+    staged_rank: AtomicU64,
+    staged_best: AtomicPtr<Node<R>>,
+    staged: AtomicU32,
+    slots: AtomicU32,
+    counts: [AtomicU64; Count::KINDS],
+    // What every change of a standing writes.
+    content: AtomicU64,
+    standings: [AtomicU32; Standing::COUNT],
+    available: AtomicU64,
+    // What every critical section writes, and others read to choose a shard.
     sequence: AtomicU64,
     best_rank: AtomicU64,
     best: AtomicPtr<Node<R>>,
-    earliest: AtomicU64,
-    available: AtomicU64,
-    staged: AtomicU32,
-    staged_rank: AtomicU64,
-    staged_best: AtomicPtr<Node<R>>,
-    first_due: AtomicPtr<Node<R>>,
-    content: AtomicU64,
-    slots: AtomicU32,
-    standings: [AtomicU32; Standing::COUNT],
-    counts: [AtomicU64; Count::KINDS],
 }
 
 /// What waits to be absorbed: batch 0 for nothing.
@@ -135,11 +141,9 @@ impl<R: Resource> Face<R> {
     /// The rank of the best resource in the ready heap, or `None` if there is none.
     #[inline]
     pub fn best_rank(&self) -> Option<u64> {
-        if self.standing(Standing::Eligible) == 0 {
-            None
-        } else {
-            Some(self.best_rank.load(Ordering::Relaxed))
-        }
+        // On one line with the rank, where the count is on another. A null is compared, never followed.
+        let is_none = self.best.load(Ordering::Relaxed).is_null();
+        if is_none { None } else { Some(self.best_rank.load(Ordering::Relaxed)) }
     }
 
     /// Where the best eligible resource is published; null if there is none. Load it through a guard, with Acquire.

@@ -115,6 +115,24 @@ impl<R: Resource> Locked<'_, R> {
         Some((NonNull::from(node), node.value_ptr()))
     }
 
+    /// As [`lend_best`](Self::lend_best), if the forecast is of the best and comes true.
+    #[inline]
+    pub fn lend_best_loaded(&mut self, forecast: &Forecast<R>) -> Option<Bare<R>> {
+        let entry = self.inner.ready.peek_min()?;
+        let node = self.node_in(entry.slot());
+        let state = node.state.load();
+        if NonNull::from(node) != forecast.node
+            || node.value_ptr() != forecast.value
+            || state.in_flight() + 1 != forecast.in_flight
+            || !node.is_shared()
+        {
+            return None;
+        }
+        let lent = self.take(node, true, Some(forecast)).ok()?;
+        debug_assert!(lent.ranked, "nobody else changes its load meanwhile");
+        Some((lent.node, lent.value))
+    }
+
     /// Whether there is nothing to lend.
     #[inline]
     pub fn shows_none(&self) -> bool {
@@ -180,7 +198,14 @@ impl<R: Resource> Locked<'_, R> {
         } else {
             // It stays in the heap, but as the one used last among its equals; also among those that it will meet at the
             // rank of its new load.
-            self.requeue(slot, rank, true);
+            if is_best {
+                let entry = Entry::new(rank, self.tie(), slot);
+                let inner = &mut **self.inner;
+                let replaced = inner.ready.replace_min(entry, &mut inner.slots);
+                debug_assert!(replaced.is_ok(), "there is room for each node that has a slot");
+            } else {
+                self.requeue(slot, rank, true);
+            }
             face.change_available(1, 0);
         }
         self.tally(Count::Lent, node, moved.to);
@@ -267,7 +292,7 @@ impl<R: Resource> Locked<'_, R> {
         let mut cooled = false;
         if moved.from.standing() == Standing::AtCapacity && moved.to.is_eligible() {
             // By far the most common return.
-            self.queue(Standing::Eligible, node.rank(), before.slot);
+            self.queue_used(node.rank(), before.slot);
             face.shift(Standing::AtCapacity, Standing::Eligible);
             face.change_available(0, before.limit - moved.to.in_flight());
         } else {

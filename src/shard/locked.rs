@@ -162,6 +162,15 @@ impl<'s, R: Resource> Locked<'s, R> {
         debug_assert!(pushed.is_ok(), "room was made before the lock was taken");
     }
 
+    /// As [`queue`](Self::queue), for a resource that was just used and is eligible again.
+    #[inline(always)]
+    pub(super) fn queue_used(&mut self, rank: u64, slot: u32) {
+        let entry = Entry::new(rank, self.tie(), slot);
+        let inner = &mut **self.inner;
+        let pushed = inner.ready.push_used(entry, &mut inner.slots);
+        debug_assert!(pushed.is_ok(), "room was made before the lock was taken");
+    }
+
     #[inline]
     pub(super) fn unqueue(&mut self, standing: Standing, slot: u32) {
         let inner = &mut **self.inner;

@@ -62,7 +62,7 @@ pub enum Ties {
     MostRecent,
 }
 
-/// One shard. Aligned so that the face's first words and the lock share a line pair with nothing else.
+/// One shard. Aligned so that the end of its face, the lock, and what changes with every queueing share a line.
 #[repr(C, align(128))]
 pub struct Shard<R: Resource> {
     face: Face<R>,
@@ -74,18 +74,19 @@ pub struct Shard<R: Resource> {
 /// A section in which nodes and values found by this thread stay allocated.
 pub type Pin<'a> = <DefaultReclaim as Reclaim>::Guard<'a>;
 
-/// What the lock guards.
+/// What the lock guards. In this order, so that what every critical section touches is on the lock's line.
+#[repr(C)]
 struct Inner<R: Resource> {
-    ready: Queue,
-    cooling: MinMaxHeap,
-    slots: Slots<R>,
-    /// Nodes with the `COOLING` hold; the cooling heap has room for all of them.
-    cooled: u32,
     /// Grows with every queueing; equal ranks are ordered by it.
     ticket: u64,
+    /// Nodes with the `COOLING` hold; the cooling heap has room for all of them.
+    cooled: u32,
     ties: Ties,
     /// The part of a batch that is not absorbed yet.
     staged: Option<Box<Run<R>>>,
+    ready: Queue,
+    slots: Slots<R>,
+    cooling: MinMaxHeap,
 }
 
 // SAFETY: the slot table's pointers are to nodes, which are `Send + Sync`; who may follow them is rule 2 and 5 of `node`.
@@ -107,19 +108,18 @@ pub enum Shortage {
 }
 
 impl<R: Resource> Shard<R> {
-    /// An empty shard.
     /// An empty shard whose ring has room for so many events; 0 for no ring.
     pub fn new(index: u32, ties: Ties, events: usize) -> Self {
         Shard {
             face: Face::new(),
             lock: SpinLock::new(Inner {
-                ready: Queue::new(),
-                cooling: MinMaxHeap::new(),
-                slots: Slots::new(),
-                cooled: 0,
                 ticket: 0,
+                cooled: 0,
                 ties,
                 staged: None,
+                ready: Queue::new(),
+                slots: Slots::new(),
+                cooling: MinMaxHeap::new(),
             }),
             index,
             events: (events > 0).then(|| events::Ring::new(events, index)),
@@ -210,4 +210,23 @@ enum Room<R: Resource> {
     Slots(SlotSegment<R>),
     Ready(Segment),
     Cooling(Segment),
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+    use crate::resource::Entry;
+
+    #[test]
+    fn what_every_critical_section_writes_is_on_the_line_of_the_lock() {
+        const LINE: usize = 64;
+        type Held = Shard<Entry<u64, u64, u64>>;
+        // The lock's word is its first, then comes what it guards: see `SpinLock`.
+        let lock = offset_of!(Held, lock);
+        assert_eq!(lock / LINE, size_of::<Face<Entry<u64, u64, u64>>>() / LINE);
+        assert!(lock % LINE <= LINE - 16, "the ticket and the lengths follow on the same line: {lock}");
+        assert_eq!(align_of::<Held>(), 128);
+    }
 }
