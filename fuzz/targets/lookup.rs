@@ -1,4 +1,4 @@
-//! The lookup map against `HashMap`: growth, shrinking, collisions, keys that come again, and items that are read after they
+//! The lookup map against `HashMap`: growth, collisions, keys that come again, and items that are read after they
 //! have been removed, under both reclaimers.
 //!
 //! Input: one byte for the reclaimer and the spread of hashes, one for the capacity, three for each operation. An operation
@@ -18,7 +18,7 @@ use std::{
 use leasehold::{
     SplitMix64,
     internals::lookup::{
-        Guard, Keyed, Map, Occupied, Reclaim,
+        Guard, Keyed, Link, Map, Occupied, Reclaim,
         reclaim::{Epoch, Seize},
     },
 };
@@ -54,6 +54,7 @@ struct Item {
     hash: u64,
     version: u64,
     alive: Arc<AtomicUsize>,
+    link: Link<Item>,
 }
 
 impl Keyed for Item {
@@ -65,6 +66,10 @@ impl Keyed for Item {
 
     fn hash(&self) -> u64 {
         self.hash
+    }
+
+    fn link(&self) -> &Link<Item> {
+        &self.link
     }
 }
 
@@ -102,8 +107,8 @@ impl<C: Reclaim> Checked<C> {
         self.versions += 1;
         let version = self.versions;
         self.alive.fetch_add(1, SeqCst);
-        let item =
-            Box::new(Item { key, hash: self.spread.hash(key), version, alive: Arc::clone(&self.alive) });
+        let (hash, alive) = (self.spread.hash(key), Arc::clone(&self.alive));
+        let item = Box::new(Item { key, hash, version, alive, link: Link::new() });
         let guard = self.map.pin();
         match (self.map.insert(item, &guard), self.model.get(&key)) {
             (Ok(inserted), None) => {
@@ -143,7 +148,7 @@ impl<C: Reclaim> Checked<C> {
         assert_eq!(met, self.model);
         let statistics = self.map.statistics(&guard);
         assert_eq!(statistics.items, self.model.len());
-        assert!(statistics.used <= statistics.slots);
+        assert!(statistics.buckets.is_power_of_two());
     }
 
     fn run(&mut self, bytes: &mut Bytes<'_>, mut left: usize, depth: u32) {
@@ -162,14 +167,15 @@ impl<C: Reclaim> Checked<C> {
                 // A crowd of other keys comes, or goes.
                 8 => (0..u32::from(b)).for_each(|i| self.insert(256 * (1 + u32::from(a % 4)) + i)),
                 9 => (0..u32::from(b)).for_each(|i| self.remove(256 * (1 + u32::from(a % 4)) + i)),
-                // The same key again and again: slots wear out, the number of items does not grow.
+                // The same key again and again: nothing is built up.
                 10 => {
                     for _ in 0..b % 64 {
                         self.remove(key);
                         self.insert(key);
                     }
                 }
-                11 => self.map.finish_resize(&self.map.pin()),
+                11 if b % 2 == 0 => self.map.finish_growth(&self.map.pin()),
+                11 => self.map.reserve(8 * usize::from(a), &self.map.pin()),
                 12 if depth < DEPTH => self.under_a_guard(key, bytes, usize::from(b), depth),
                 13 => {
                     // Keys that never are.

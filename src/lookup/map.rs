@@ -3,17 +3,17 @@
 use std::{borrow::Borrow, fmt, hash::Hash, ptr::NonNull};
 
 use super::{
-    DefaultReclaim, Iter, Reclaim,
-    budget::{limit, slots_for},
+    DefaultReclaim, Iter, Link, Reclaim,
+    buckets::{Buckets, CHUNK, is_behind, spread},
     find::find,
-    raw::{self, Content, Loaded},
-    table::{CHUNK, Table},
+    grow::buckets_for,
+    link, raw,
+    raw::Word,
 };
-use crate::sync::atomic::{AtomicPtr, Ordering};
 
-/// The size of a map for which nothing is known. In a model the first insertion uses a table up and the second
-/// resizes. No logic depends on it: each table carries its own size.
-const LEAST_SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+/// The number of buckets of a map for which nothing is known. In a model the first insertion makes it grow, and so does the second.
+/// No logic depends on it.
+const LEAST_BUCKETS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// An item that carries its own key and remembers its hash.
 ///
@@ -29,16 +29,15 @@ pub trait Keyed {
     /// The hash of the key, computed once, by whatever hasher the map's user has chosen. Must not panic.
     fn hash(&self) -> u64;
 
+    /// The place that the map uses to string the item on its list. Must always be the same one, and must not panic.
+    fn link(&self) -> &Link<Self>
+    where
+        Self: Sized;
+
     /// Called with an item that is likely to be the one that is looked for, before its key is compared: an opportunity to
     /// [`prefetch`](crate::sync::prefetch) what the caller will read after that.
     #[inline(always)]
     fn expect(&self) {}
-}
-
-/// The multiplication by an odd number that spreads a hash over the leading bits; makes a weak hasher usable.
-#[inline(always)]
-pub(super) fn mix(hash: u64) -> u64 {
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A lock-free hash map of items that are allocated, owned and freed by its user.
@@ -47,15 +46,14 @@ pub(super) fn mix(hash: u64) -> u64 {
 /// may be freed through [`Guard::retire`](super::Guard::retire) at once, or kept.
 ///
 /// **Progress.** [`get`](Map::get) never waits, retries or writes. [`insert`](Map::insert) and
-/// [`remove_item`](Map::remove_item) are lock-free; while a resize is going on each moves a bounded share of it.
+/// [`remove_item`](Map::remove_item) are lock-free; while the map grows, an insertion does a bounded share of it.
 ///
 /// **Consistency.** Every operation on one key takes effect at one moment between its call and its return.
 ///
 /// **Panics.** Every operation panics if its guard comes from another map (where reclaimers have instances), and
 /// passes on a panic of the key's `Eq`; then nothing has been changed.
 pub struct Map<T: Keyed, C: Reclaim = DefaultReclaim> {
-    pub(super) root: AtomicPtr<Table<T>>,
-    pub(super) least_slots: usize,
+    pub(super) buckets: Buckets<T>,
     pub(super) reclaim: C,
 }
 
@@ -81,17 +79,15 @@ impl<T, I> fmt::Display for Occupied<'_, T, I> {
 
 impl<T, I> std::error::Error for Occupied<'_, T, I> {}
 
-/// The state of a map's tables, for tests and curious users. Exact only while nobody writes.
+/// The state of a map's buckets, for tests and curious users. Exact only while nobody writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// Items in the map.
     pub items: usize,
-    /// Slots of the newest table.
-    pub slots: usize,
-    /// Slots of the newest table that have been used, by items in the map or removed ones.
-    pub used: usize,
-    /// Whether a resize is going on.
-    pub resizing: bool,
+    /// Buckets in use; while they are being doubled, the number before.
+    pub buckets: usize,
+    /// Whether they are being doubled.
+    pub growing: bool,
 }
 
 impl<T, C> Map<T, C>
@@ -99,22 +95,13 @@ where
     T: Keyed + Send + Sync + 'static,
     C: Reclaim,
 {
-    /// The alignment that leaves room for the state of a slot.
-    const ALIGNED: () = assert!(align_of::<T>() >= 8, "items must be aligned to 8 bytes");
+    /// The alignment that leaves room for the state of a link.
+    const ALIGNED: () = assert!(align_of::<T>() >= link::ALIGNMENT, "items must be aligned to 8 bytes");
 
-    /// An empty map with room for about `items` items before its first resize; it never shrinks below that.
-    ///
-    /// # Panics
-    ///
-    /// If `items` needs more than 2^31 slots.
+    /// An empty map with room for about `items` items before it grows. It has at most 2^31 buckets, which are then fuller.
     pub fn with_capacity(items: usize) -> Self {
         let () = Self::ALIGNED;
-        // An eighth of the limit may be out of one thread's reach.
-        let mut slots = LEAST_SLOTS;
-        while limit(slots) - limit(slots) / 8 < items {
-            slots *= 2;
-        }
-        Map { root: AtomicPtr::new(Table::new(slots, 0).into_link()), least_slots: slots, reclaim: C::new() }
+        Map { buckets: Buckets::new(buckets_for(items, LEAST_BUCKETS)), reclaim: C::new() }
     }
 
     /// A guard for this map's operations, and for whatever else is retired through it.
@@ -129,9 +116,9 @@ where
     }
 
     #[inline(always)]
-    pub(super) fn root<'g>(&self, guard: &'g C::Guard<'_>) -> &'g Table<T> {
+    pub(super) fn buckets(&self, guard: &C::Guard<'_>) -> &Buckets<T> {
         assert!(self.reclaim.owns(guard), "the guard of another map");
-        raw::table(&self.root, guard).expect("there is always a root")
+        &self.buckets
     }
 
     /// The item with `key`, whose hash is `hash`.
@@ -143,7 +130,7 @@ where
         T::Key: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        find(self.root(guard), mix(hash), key, guard)
+        find(self.buckets(guard), hash, key, guard)
     }
 
     /// Inserts `item`, unless there is one with its key.
@@ -229,40 +216,39 @@ where
             }
             items
         };
-        let fresh = Table::new(self.least_slots, 0).into_link();
-        // Relaxed: nobody else is here.
-        let old = self.root.load(Ordering::Relaxed);
-        self.root = AtomicPtr::new(fresh);
-        raw::free_tables(old);
+        self.buckets = Buckets::new(self.buckets.least());
         items
     }
 
-    /// Completes a resize that is going on, if any, in one go.
-    ///
-    /// Never necessary. While a resize is under way, lookups read two tables; it goes on with every insertion and
-    /// removal, and stands still without them. Worth calling after a bulk load that only lookups follow.
-    pub fn finish_resize(&self, guard: &C::Guard<'_>) {
-        self.finish_resize_now(guard);
+    /// Makes room for so many items in all before the map grows by itself. Others that insert meanwhile take part in the work, and who is
+    /// stopped with a part of it in hand finishes it later.
+    pub fn reserve(&self, items: usize, guard: &C::Guard<'_>) {
+        let _ = self.buckets(guard);
+        self.grow_to(items, guard);
     }
 
-    /// As [`finish_resize`](Map::finish_resize), if it is no more work than so many insertions would have done of it anyhow.
-    pub fn finish_resize_after(&self, insertions: usize, guard: &C::Guard<'_>) {
-        if self.root(guard).len() <= insertions.saturating_mul(CHUNK) {
-            self.finish_resize_now(guard);
+    /// Completes a growth that is going on, if any, as far as others have not taken charge of it.
+    ///
+    /// Never necessary. While the map grows, a lookup that finds nothing takes longer; it goes on with every insertion, and stands
+    /// still without them. Worth calling after a bulk load that only lookups follow.
+    pub fn finish_growth(&self, guard: &C::Guard<'_>) {
+        let _ = self.buckets(guard);
+        self.grow_to(0, guard);
+    }
+
+    /// As [`finish_growth`](Map::finish_growth), if it is no more work than so many insertions would have done of it anyhow.
+    pub fn finish_growth_after(&self, insertions: usize, guard: &C::Guard<'_>) {
+        let buckets = self.buckets(guard);
+        let level = buckets.level();
+        if level.is_growing() && buckets.unclaimed(level) <= insertions.saturating_mul(CHUNK) {
+            self.grow_to(0, guard);
         }
     }
 
     /// Counts what there is.
     pub fn statistics(&self, guard: &C::Guard<'_>) -> Statistics {
-        let root = self.root(guard);
-        let next = raw::table(&root.next, guard);
-        let newest = next.unwrap_or(root);
-        Statistics {
-            items: self.iter(guard).count(),
-            slots: newest.len(),
-            used: newest.budget.used_and_removed().0,
-            resizing: next.is_some(),
-        }
+        let level = self.buckets(guard).level();
+        Statistics { items: self.iter(guard).count(), buckets: level.len(), growing: level.is_growing() }
     }
 
     /// Checks everything that must hold while nobody writes.
@@ -271,34 +257,33 @@ where
     ///
     /// If something does not.
     pub fn check_invariants(&self, guard: &C::Guard<'_>) {
-        let root = self.root(guard);
-        let next = raw::table(&root.next, guard);
-        let mut items = Vec::new();
-        for table in [Some(root), next].into_iter().flatten() {
-            let (mut used, mut dead) = (0, 0);
-            for index in 0..table.len() {
-                let content = Loaded::load(table.slot(index), guard).content();
-                used += usize::from(!matches!(content, Content::Empty | Content::Sealed));
-                match content {
-                    Content::Dead => dead += 1,
-                    Content::Item(item) => items.push(item),
-                    Content::Empty => {}
-                    Content::Frozen(_) => panic!("frozen, and nobody is at it"),
-                    Content::Moved | Content::Sealed | Content::Other => {
-                        assert!(next.is_some() && std::ptr::eq(table, root), "left, and no next table");
-                    }
-                }
-            }
-            assert!(used <= limit(table.len()), "{used} of {} slots used", table.len());
-            let (counted_used, counted_dead) = table.budget.used_and_removed();
-            // While the table before is being left, all that is kept for its items is counted as used.
-            if std::ptr::eq(table, root) {
-                assert_eq!((counted_used, counted_dead), (used, dead), "counts");
+        let buckets = self.buckets(guard);
+        let level = buckets.level();
+        let (mut items, mut met) = (Vec::new(), vec![0]);
+        let mut place = 0;
+        let mut word = Word::load(buckets.cell(0), guard);
+        while !link::cell(word.word()).is_null() {
+            assert!(!word.is_marked(), "removed, and nobody is at it");
+            let next = if word.is_cell() {
+                let cell = buckets.follow(word.word());
+                let index = buckets.index_of(cell);
+                met.push(index);
+                assert!(is_behind(index as u64, place), "a cell out of order");
+                word = Word::load(cell, guard);
+                index as u64
             } else {
-                assert!(counted_used >= used && counted_dead == dead, "counts");
-            }
+                let item = word.item();
+                items.push(item);
+                assert!(!is_behind(place, spread(item.hash())), "an item out of order");
+                word = Word::load(&item.link().0, guard);
+                spread(item.hash())
+            };
+            place = next;
         }
-        assert!(next.is_none_or(|next| raw::table(&next.next, guard).is_none()), "three tables");
+        met.sort_unstable();
+        assert!(met.iter().copied().take(level.len()).eq(0..level.len()), "a bucket is not in the list");
+        let rest = met.len() - level.len();
+        assert!(rest == 0 || (level.is_growing() && rest <= level.len()), "cells of no level");
         for (number, &item) in items.iter().enumerate() {
             let found = self.get(item.hash(), item.key(), guard);
             assert!(
@@ -307,19 +292,6 @@ where
             );
         }
         assert_eq!(self.iter(guard).count(), items.len(), "iteration");
-        let slots = next.unwrap_or(root).len();
-        let most = slots_for(items.len()).max(self.least_slots);
-        assert!(
-            limit(slots) >= items.len() && slots >= self.least_slots,
-            "{slots} slots, at most {most} wanted"
-        );
-    }
-}
-
-impl<T: Keyed, C: Reclaim> Drop for Map<T, C> {
-    fn drop(&mut self) {
-        // Relaxed: nobody else is here.
-        raw::free_tables(self.root.load(Ordering::Relaxed));
     }
 }
 

@@ -31,7 +31,7 @@ pub use parting::{Parting, Party};
 pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
-    lookup::{Guard, Keyed},
+    lookup::{Guard, Keyed, Link},
     resource::Resource,
     sync::{
         UnsafeCell,
@@ -96,6 +96,11 @@ pub struct Node<R: Resource> {
     pub state: NodeState,
     key: ManuallyDrop<R::Key>,
     value: AtomicPtr<Value<R>>,
+    /// Rule 7. Not the facade's cell: it is reached through the pointer in `value` only, as the contents of a box would be.
+    #[allow(clippy::disallowed_types)]
+    first: std::cell::UnsafeCell<ManuallyDrop<Value<R>>>,
+    link: Link<Self>,
+    hash: u64,
     rank: AtomicU64,
     owned: UnsafeCell<Owned>,
     batch: u32,
@@ -104,11 +109,7 @@ pub struct Node<R: Resource> {
     shared: AtomicBool,
     /// Rule 7: `One` is the first value, superseded, `Other` the node without it.
     parting: Parting,
-    hash: u64,
     deadline: AtomicU64,
-    /// Rule 7. Not the facade's cell: it is reached through the pointer in `value` only, as the contents of a box would be.
-    #[allow(clippy::disallowed_types)]
-    first: std::cell::UnsafeCell<ManuallyDrop<Value<R>>>,
 }
 
 // SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
@@ -130,10 +131,16 @@ impl<R: Resource> Keyed for Node<R> {
         self.hash
     }
 
-    /// The first value is on another line than the key: both are fetched at once.
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+
+    /// The first value begins behind the key; it may end on another line, and both are fetched at once.
     #[inline(always)]
     fn expect(&self) {
-        crate::sync::prefetch(self.first.get());
+        const LINE: usize = 64;
+        let first = self.first.get().cast::<u8>();
+        crate::sync::prefetch(first.wrapping_add(size_of::<Value<R>>().min(LINE) - 1));
     }
 }
 
@@ -153,6 +160,7 @@ impl<R: Resource> Node<R> {
     pub fn boxed(draft: Draft<R>, home: u32, batch: u32) -> NonNull<Self> {
         let Draft { key, hash, limit, rank, resource } = draft;
         let node = Box::into_raw(Box::new(Node {
+            link: Link::new(),
             state: NodeState::new_staged(),
             value: AtomicPtr::new(std::ptr::null_mut()),
             rank: AtomicU64::new(rank),

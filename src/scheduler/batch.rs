@@ -143,8 +143,8 @@ impl<R: Resource> Core<R> {
             let error = InsertError::Full { key: first_key, max: max as usize };
             Err(Rejected { returned: members.take_back(), error })
         };
-        // Lookups alone may follow, and would read two tables for ever.
-        self.map.finish_resize_after(count, &guard);
+        // Lookups alone may follow.
+        self.map.finish_growth_after(count, &guard);
         drop(turn);
         // B5 has held the lock of each shard with a part of the batch: the gate is up to date. Filters may insert batches.
         for node in nodes {

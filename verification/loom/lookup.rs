@@ -1,14 +1,14 @@
 //! Races of the lookup map, one model for each pair of protocol phases.
 //!
-//! A map in a model starts with two slots, of which one may be used: the second insertion begins a resize, to four
-//! slots (three usable), in chunks of one; the allowance comes in twos. All keys have the hash that the model gives them; equal hashes share a
-//! chain. Retired items and tables die at the first legal moment, and any later use of them fails (`Oracle`); a table
-//! or an item that is never freed fails as loom's leaked `Arc`.
+//! A map in a model starts with one bucket: the first insertion makes it two, the second begins to make them four, one
+//! cell for each insertion. All keys have the hash that the model gives them; equal hashes share a bucket for ever. Retired
+//! items die at the first legal moment, and any later use of them fails (`Oracle`); a segment or an item that is never freed
+//! fails as loom's leaked `Arc`.
 
 use std::ptr::NonNull;
 
 use leasehold::internals::{
-    lookup::{Guard, Keyed, Map, Reclaim, reclaim::Epoch},
+    lookup::{Guard, Keyed, Link, Map, Reclaim, reclaim::Epoch},
     sync::{
         Arc, UnsafeCell,
         atomic::{AtomicUsize, Ordering},
@@ -23,6 +23,7 @@ struct Item {
     alive: UnsafeCell<bool>,
     /// Counts what is freed; leaks are loom's to find.
     freed: Arc<AtomicUsize>,
+    link: Link<Item>,
 }
 
 // SAFETY: `alive` is written only by the reclaimer, after the last use.
@@ -50,6 +51,11 @@ impl Keyed for Item {
         self.check();
         self.hash
     }
+
+    fn link(&self) -> &Link<Item> {
+        self.check();
+        &self.link
+    }
 }
 
 impl Drop for Item {
@@ -71,10 +77,10 @@ fn crowded(_key: u32) -> u64 {
     0
 }
 
-/// Neighbouring homes in a table of any size.
+/// The key is the index of its bucket, as far as there are so many.
 fn spread(key: u32) -> u64 {
-    // The inverse of the map's multiplication, so that the key becomes the leading bits.
-    u64::from(key).rotate_right(3).wrapping_mul(0xf1de_83e1_9937_733d)
+    // The inverse of the map's multiplication, so that the key becomes the leading byte, which chooses the bucket.
+    u64::from(key).swap_bytes().wrapping_mul(0xf1de_83e1_9937_733d)
 }
 
 impl<C: Reclaim> Fixture<C> {
@@ -87,7 +93,8 @@ impl<C: Reclaim> Fixture<C> {
     }
 
     fn item(&self, key: u32, hash: fn(u32) -> u64) -> Box<Item> {
-        Box::new(Item { key, hash: hash(key), alive: UnsafeCell::new(true), freed: Arc::clone(&self.freed) })
+        let (alive, freed) = (UnsafeCell::new(true), Arc::clone(&self.freed));
+        Box::new(Item { key, hash: hash(key), alive, freed, link: Link::new() })
     }
 
     /// Whether the insertion won.
@@ -213,49 +220,68 @@ fn get_insert() {
     });
 }
 
-/// Both meet a full table: two resizes are begun, one is used.
+/// Both find the buckets full: one begins to double them, both link cells.
 #[test]
-fn resize_resize() {
-    crate::common::model(|| {
-        let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| fixture.insert(2, crowded));
-        assert!(fixture.insert(3, crowded));
-        assert!(join(other));
-        Fixture::finish(fixture, crowded, &[1, 2, 3], 3);
-    });
-}
-
-/// Each thread moves a part of the table and then looks for an item that the other may have moved. The chains are
-/// apart, so that nothing but the count of moved chunks orders the two.
-#[test]
-fn get_after_shared_resize() {
-    crate::common::model(|| {
-        let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, spread));
-        let other = with(&fixture, |fixture| {
-            assert!(fixture.insert(6, spread));
-            assert!(fixture.get(1, spread), "it is there all the time");
-        });
-        assert!(fixture.insert(5, spread));
-        assert!(fixture.get(1, spread), "it is there all the time");
-        join(other);
-        Fixture::finish(fixture, spread, &[1, 5, 6], 3);
-    });
-}
-
-/// The same key from two threads, across a resize.
-#[test]
-fn resize_insert_same_key() {
+fn split_split() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, spread));
         let other = with(&fixture, |fixture| fixture.insert(2, spread));
-        let mine = fixture.insert(2, spread);
+        assert!(fixture.insert(3, spread));
+        assert!(join(other));
+        assert!(fixture.get(2, spread) && fixture.get(3, spread));
+        Fixture::finish(fixture, spread, &[1, 2, 3], 3);
+    });
+}
+
+/// Each thread links a part of the cells and then looks for an item through buckets that the other may have linked.
+#[test]
+fn get_after_shared_split() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(3, spread) && fixture.insert(2, spread));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(6, spread));
+            assert!(fixture.get(3, spread), "it is there all the time");
+        });
+        assert!(fixture.insert(5, spread));
+        assert!(fixture.get(3, spread) && fixture.get(2, spread), "they are there all the time");
+        join(other);
+        Fixture::finish(fixture, spread, &[2, 3, 5, 6], 4);
+    });
+}
+
+/// The same key from two threads, across a split of its bucket.
+#[test]
+fn split_insert_same_key() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(1, spread));
+        let other = with(&fixture, |fixture| fixture.insert(3, spread));
+        let mine = fixture.insert(3, spread);
         let theirs = join(other);
         assert!(mine != theirs, "one of two wins");
-        Fixture::finish(fixture, spread, &[1, 2], 3);
+        Fixture::finish(fixture, spread, &[1, 3], 3);
     });
+}
+
+/// An insertion looks for its place in a bucket that is cut in two meanwhile, before, at and behind the cut.
+#[test]
+fn split_insert() {
+    for key in [1, 3, 7] {
+        crate::common::model(move || {
+            let fixture = Fixture::<Default>::new();
+            assert!(fixture.insert(5, spread) && fixture.insert(2, spread));
+            // This one links the cell that cuts bucket 1, for it is the second of two.
+            let other = with(&fixture, |fixture| assert!(fixture.insert(4, spread)));
+            assert!(fixture.insert(key, spread));
+            assert!(fixture.get(key, spread) && fixture.get(5, spread));
+            join(other);
+            let mut keys = [2, 4, 5, key];
+            keys.sort_unstable();
+            Fixture::finish(fixture, spread, &keys, 4);
+        });
+    }
 }
 
 #[test]
@@ -274,15 +300,67 @@ fn insert_remove() {
     });
 }
 
+/// An insertion whose place is behind an item that goes: it must not be lost with it.
+#[test]
+fn insert_behind_removed() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded));
+        let other = with(&fixture, |fixture| fixture.remove(1, crowded));
+        assert!(fixture.insert(2, crowded));
+        assert!(fixture.get(2, crowded));
+        assert_eq!(join(other), Some(true), "nobody else removes");
+        Fixture::finish(fixture, crowded, &[2], 2);
+    });
+}
+
 #[test]
 fn remove_remove() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
         assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| fixture.remove(1, crowded) == Some(true));
+        let other = with(&fixture, |fixture| {
+            let won = fixture.remove(1, crowded) == Some(true);
+            assert!(!fixture.get(1, crowded), "it was removed, whoever won");
+            won
+        });
         let mine = fixture.remove(1, crowded) == Some(true);
+        assert!(!fixture.get(1, crowded), "it was removed, whoever won");
         assert!(mine != join(other), "one of two wins");
         Fixture::finish(fixture, crowded, &[], 1);
+    });
+}
+
+/// Neighbours go at once: neither must come back through the other.
+#[test]
+fn remove_neighbours() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        assert!(fixture.insert(1, crowded) && fixture.insert(2, crowded));
+        let other = with(&fixture, |fixture| assert_eq!(fixture.remove(2, crowded), Some(true)));
+        assert_eq!(fixture.remove(1, crowded), Some(true));
+        assert!(!fixture.get(1, crowded));
+        join(other);
+        assert!(!fixture.get(2, crowded));
+        Fixture::finish(fixture, crowded, &[], 2);
+    });
+}
+
+/// A reader passes over items that go, one after the other, to one that stays.
+#[test]
+fn get_behind_removed() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(3);
+        (1..4).for_each(|key| assert!(fixture.insert(key, crowded)));
+        let other = with(&fixture, |fixture| {
+            assert_eq!(fixture.remove(1, crowded), Some(true));
+            assert_eq!(fixture.remove(2, crowded), Some(true));
+        });
+        assert!(fixture.get(3, crowded), "it is there all the time");
+        let second = fixture.get(2, crowded);
+        assert!(second || !fixture.get(1, crowded), "the first went before the second");
+        join(other);
+        Fixture::finish(fixture, crowded, &[3], 3);
     });
 }
 
@@ -300,66 +378,69 @@ fn get_remove_retire() {
     });
 }
 
-/// A reader must find an item that is there all the time, whatever tables come and go.
+/// A reader must find an item that is there all the time, while its bucket is cut before it.
 #[test]
-fn get_resize() {
+fn get_split() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
-        assert!(fixture.get(1, crowded));
-        assert!(!fixture.get(3, crowded));
+        assert!(fixture.insert(3, spread) && fixture.insert(2, spread));
+        let other = with(&fixture, |fixture| assert!(fixture.insert(4, spread)));
+        assert!(fixture.get(3, spread), "it is there all the time");
+        assert!(!fixture.get(7, spread));
         join(other);
-        Fixture::finish(fixture, crowded, &[1, 2], 2);
+        Fixture::finish(fixture, spread, &[2, 3, 4], 3);
     });
 }
 
-/// As before, with two resizes: the first table is retired under the reader.
+/// As before, with two doublings under the reader.
 #[test]
-fn get_two_resizes() {
+fn get_two_splits() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| (2..5).for_each(|key| assert!(fixture.insert(key, crowded))));
-        assert!(fixture.get(1, crowded));
-        assert!(fixture.get(1, crowded));
+        assert!(fixture.insert(3, spread));
+        let other = with(&fixture, |fixture| {
+            [1, 5, 2, 6].into_iter().for_each(|key| assert!(fixture.insert(key, spread)));
+        });
+        assert!(fixture.get(3, spread));
+        assert!(!fixture.get(7, spread));
         join(other);
-        Fixture::finish(fixture, crowded, &[1, 2, 3, 4], 4);
+        Fixture::finish(fixture, spread, &[1, 2, 3, 5, 6], 5);
     });
 }
 
-/// Once removed, an item must not be found again, though a copy of it may be under way.
+/// A bucket is cut at an item that goes: the cell must not be lost with it, nor lead to it.
 #[test]
-fn remove_resize() {
+fn remove_split() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
-        assert_eq!(fixture.remove(1, crowded), Some(true));
-        assert!(!fixture.get(1, crowded), "it was removed");
+        assert!(fixture.insert(1, spread) && fixture.insert(3, spread));
+        let other = with(&fixture, |fixture| assert!(fixture.insert(7, spread)));
+        assert_eq!(fixture.remove(1, spread), Some(true));
+        assert_eq!(fixture.remove(3, spread), Some(true));
+        assert!(!fixture.get(1, spread) && !fixture.get(3, spread), "they were removed");
         join(other);
-        assert!(!fixture.get(1, crowded), "it was removed");
-        Fixture::finish(fixture, crowded, &[2], 2);
+        assert!(!fixture.get(3, spread), "it was removed");
+        Fixture::finish(fixture, spread, &[7], 3);
     });
 }
 
-/// A reader, a remover that retires, and a copier.
+/// A reader, a remover that retires, and a thread that cuts the bucket.
 #[test]
-fn get_remove_resize() {
+fn get_remove_split() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, crowded));
-        let resizer = with(&fixture, |fixture| assert!(fixture.insert(2, crowded)));
-        let remover = with(&fixture, |fixture| assert_eq!(fixture.remove(1, crowded), Some(true)));
-        fixture.get(1, crowded);
-        join(resizer);
+        assert!(fixture.insert(3, spread) && fixture.insert(2, spread));
+        let grower = with(&fixture, |fixture| assert!(fixture.insert(4, spread)));
+        let remover = with(&fixture, |fixture| assert_eq!(fixture.remove(3, spread), Some(true)));
+        fixture.get(3, spread);
+        join(grower);
         join(remover);
-        assert!(!fixture.get(1, crowded));
-        Fixture::finish(fixture, crowded, &[2], 2);
+        assert!(!fixture.get(3, spread));
+        Fixture::finish(fixture, spread, &[2, 4], 3);
     });
 }
 
-/// The key goes and comes back as another item, which costs a resize; a reader may miss it in between.
+/// The key goes and comes back as another item; a reader may miss it in between.
 #[test]
 fn remove_reinsert() {
     crate::common::model(|| {
@@ -393,54 +474,33 @@ fn remove_reinsert_insert() {
     });
 }
 
-/// One thread moves everything and makes the next table the root; a reader comes to the items through the new root only.
+/// One thread does the whole of a doubling; a reader comes to the items through the new cells, of which it knows by the level only.
 #[test]
-fn get_through_a_new_root() {
+fn get_through_a_new_level() {
     crate::common::model(|| {
-        let fixture = Fixture::<Default>::with_capacity(2);
-        (1..4).for_each(|key| assert!(fixture.insert(2 * key, spread)));
-        let other = with(&fixture, |fixture| {
-            assert!(fixture.insert(7, spread));
-            fixture.map.finish_resize(&fixture.map.pin());
-        });
-        assert!(fixture.get(4, spread), "it is there all the time");
-        join(other);
-        Fixture::finish(fixture, spread, &[2, 4, 6, 7], 4);
-    });
-}
-
-/// One thread stalls with a chunk in hand while the other uses up the next table: the rest is moved without the first,
-/// whose late steps must do no harm. The other's chains do not touch that chunk, so nothing but the rule that the first
-/// table must have been left before the second can be makes it move the item there.
-///
-/// One preemption is all that the story needs.
-#[test]
-fn stalled_helper() {
-    crate::common::model_within(1, || {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, spread));
+        assert!(fixture.insert(3, spread));
         let other = with(&fixture, |fixture| {
-            (5..8).for_each(|key| assert!(fixture.insert(key, spread), "{key} is new"))
+            assert!(fixture.insert(5, spread));
+            fixture.map.finish_growth(&fixture.map.pin());
         });
-        assert!(fixture.insert(4, spread));
+        assert!(fixture.get(3, spread), "it is there all the time");
         join(other);
-        assert!(fixture.get(1, spread), "it is there all the time");
-        let Ok(fixture) = Arc::try_unwrap(fixture) else { panic!("all threads are gone") };
-        assert_eq!(fixture.free_all(), 5);
+        Fixture::finish(fixture, spread, &[3, 5], 2);
     });
 }
 
-/// One thread begins a resize while the other has allowance left in the old table and looks for a place there.
+/// Room is made ahead by two threads at once, under a reader.
 #[test]
-fn allowance_left_over() {
+fn reserve_reserve() {
     crate::common::model(|| {
-        let fixture = Fixture::<Default>::with_capacity(2);
-        assert!(fixture.insert(1, crowded));
-        let other = with(&fixture, |fixture| (2..4).for_each(|key| assert!(fixture.insert(key, crowded))));
-        assert!(!fixture.insert(1, crowded), "the key is taken all the time");
-        assert!(fixture.insert(4, crowded));
+        let fixture = Fixture::<Default>::new();
+        assert!(fixture.insert(3, spread));
+        let other = with(&fixture, |fixture| fixture.map.reserve(1, &fixture.map.pin()));
+        fixture.map.reserve(1, &fixture.map.pin());
+        assert!(fixture.get(3, spread), "it is there all the time");
         join(other);
-        Fixture::finish(fixture, crowded, &[1, 2, 3, 4], 5);
+        Fixture::finish(fixture, spread, &[3], 1);
     });
 }
 
@@ -468,21 +528,52 @@ fn removal_publishes() {
     });
 }
 
-/// An item that stays is met once by an iteration, whatever moves meanwhile.
+/// As before, if it was taken out of the list by another than its remover.
 #[test]
-fn iterate_resize() {
+fn removal_publishes_through_a_helper() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(2);
+        let note = Arc::new(AtomicUsize::new(0));
+        assert!(fixture.insert(1, crowded));
+        let other = {
+            let note = Arc::clone(&note);
+            with(&fixture, move |fixture| {
+                let guard = fixture.map.pin();
+                let item = fixture.map.get(0, &1, &guard).expect("nobody else removes");
+                note.store(1, Ordering::Relaxed);
+                retire(&guard, fixture.map.remove_item(item, &guard).expect("nobody else removes"));
+            })
+        };
+        if fixture.insert(1, crowded) {
+            assert_eq!(note.load(Ordering::Relaxed), 1);
+        }
+        join(other);
+        let keys: &[u32] = if fixture.get(1, crowded) { &[1] } else { &[] };
+        Fixture::finish(fixture, crowded, keys, 2);
+    });
+}
+
+/// An item that stays is met once by an iteration, whatever is linked meanwhile.
+#[test]
+fn iterate_split() {
     crate::common::model(|| {
         let fixture = Fixture::<Default>::new();
-        assert!(fixture.insert(1, spread));
-        let other = with(&fixture, |fixture| assert!(fixture.insert(5, spread)));
+        assert!(fixture.insert(3, spread));
+        let other = with(&fixture, |fixture| {
+            assert!(fixture.insert(5, spread));
+            assert!(fixture.insert(2, spread));
+        });
         let mut met: Vec<_> = {
             let guard = fixture.map.pin();
             fixture.map.iter(&guard).map(Item::check).collect()
         };
         met.sort_unstable();
-        assert!(met == [1] || met == [1, 5], "{met:?}");
+        // The list is passed in the order 2, 5, 3: of the newcomers, either or both may be missed.
+        assert!(met.contains(&3) && met.iter().all(|key| [2, 3, 5].contains(key)), "{met:?}");
+        met.dedup();
+        assert!(met.len() <= 3);
         join(other);
-        Fixture::finish(fixture, spread, &[1, 5], 2);
+        Fixture::finish(fixture, spread, &[2, 3, 5], 3);
     });
 }
 
@@ -498,10 +589,30 @@ fn iterate_remove() {
             fixture.map.iter(&guard).map(Item::check).collect()
         };
         let (first, second) = (met(), met());
-        assert!(first == [2] || first == [1, 2] || first == [2, 1], "{first:?}");
+        assert!(first == [2] || first == [1, 2], "{first:?}");
         assert!(second.len() <= first.len(), "gone is gone");
         assert_eq!(join(other), Some(true));
         Fixture::finish(fixture, crowded, &[2], 2);
+    });
+}
+
+/// An iteration stands at an item that is removed, and goes on to one that stays.
+#[test]
+fn iterate_from_a_removed_item() {
+    crate::common::model(|| {
+        let fixture = Fixture::<Default>::with_capacity(3);
+        (1..4).for_each(|key| assert!(fixture.insert(key, crowded)));
+        let other = with(&fixture, |fixture| {
+            assert_eq!(fixture.remove(1, crowded), Some(true));
+            assert_eq!(fixture.remove(2, crowded), Some(true));
+        });
+        {
+            let guard = fixture.map.pin();
+            let met: Vec<_> = fixture.map.iter(&guard).map(Item::check).collect();
+            assert!(met.ends_with(&[3]) && met.is_sorted() && met.len() <= 3, "{met:?}");
+        }
+        join(other);
+        Fixture::finish(fixture, crowded, &[3], 3);
     });
 }
 

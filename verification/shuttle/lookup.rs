@@ -6,7 +6,7 @@ use std::{
 };
 
 use leasehold::internals::{
-    lookup::{DefaultReclaim, Guard, Keyed, Map, Reclaim},
+    lookup::{DefaultReclaim, Guard, Keyed, Link, Map, Reclaim},
     sync::{
         Arc, SplitMix64,
         atomic::{AtomicUsize, Ordering},
@@ -21,6 +21,7 @@ struct Item {
     key: u32,
     hash: u64,
     freed: Arc<AtomicUsize>,
+    link: Link<Item>,
 }
 
 impl Keyed for Item {
@@ -32,6 +33,10 @@ impl Keyed for Item {
 
     fn hash(&self) -> u64 {
         self.hash
+    }
+
+    fn link(&self) -> &Link<Item> {
+        &self.link
     }
 }
 
@@ -73,7 +78,8 @@ fn insert(
     freed: &Arc<AtomicUsize>,
     guard: &<DefaultReclaim as Reclaim>::Guard<'_>,
 ) -> bool {
-    map.insert(Box::new(Item { key, hash: hash(key), freed: Arc::clone(freed) }), guard).is_ok()
+    map.insert(Box::new(Item { key, hash: hash(key), freed: Arc::clone(freed), link: Link::new() }), guard)
+        .is_ok()
 }
 
 /// Inserts, removes, looks up and iterates; own keys must behave as in a map of one's own.

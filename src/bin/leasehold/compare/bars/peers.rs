@@ -5,7 +5,7 @@ use std::{hash::BuildHasher, hint::black_box, ptr::NonNull};
 use dashmap::DashMap;
 use leasehold::{
     DefaultHashBuilder, Entry, Strategy,
-    internals::lookup::{Guard, Keyed, Map},
+    internals::lookup::{Guard, Keyed, Link, Map},
 };
 
 use super::{Measured, Setting};
@@ -75,12 +75,12 @@ pub fn churn_against_the_better(setting: &Setting) -> Measured {
 
 /// Dashmap holding what ours holds: boxes that stay where they are.
 pub fn churn_against_boxes(setting: &Setting) -> Measured {
-    let mut map = DashMap::<u64, Box<Item>, DefaultHashBuilder>::default();
-    map.extend(keys(setting).map(|key| (key, Box::new(Item { key, hash: key }))));
+    let mut map = DashMap::<u64, Box<[u64; 2]>, DefaultHashBuilder>::default();
+    map.extend(keys(setting).map(|key| (key, Box::new([key, key]))));
     let boxes = |worker: &mut Worker| {
         for _ in 0..BATCH {
             let key = worker.fresh_key();
-            assert!(map.insert(key, Box::new(Item { key, hash: key })).is_none(), "a new key");
+            assert!(map.insert(key, Box::new([key, key])).is_none(), "a new key");
             assert!(map.remove(&key).is_some(), "it was inserted");
         }
     };
@@ -103,6 +103,7 @@ fn dashmap_of_values(setting: &Setting) -> impl Fn(&mut Worker) + Sync {
 struct Item {
     key: u64,
     hash: u64,
+    link: Link<Item>,
 }
 
 impl Keyed for Item {
@@ -115,6 +116,10 @@ impl Keyed for Item {
     fn hash(&self) -> u64 {
         self.hash
     }
+
+    fn link(&self) -> &Link<Item> {
+        &self.link
+    }
 }
 
 /// Our lookup map, first, and the rivals.
@@ -122,7 +127,7 @@ fn churn(setting: &Setting, rivals: &[&Side<'_>]) -> Measured {
     let hasher = DefaultHashBuilder::default();
     let mut map: Map<Item> = Map::with_capacity(setting.resources as usize);
     for key in keys(setting) {
-        let item = Box::new(Item { key, hash: hasher.hash_one(key) });
+        let item = Box::new(Item { key, hash: hasher.hash_one(key), link: Link::new() });
         assert!(map.insert(item, &map.pin()).is_ok(), "a new key");
     }
     let plan = setting.plan();
@@ -130,7 +135,7 @@ fn churn(setting: &Setting, rivals: &[&Side<'_>]) -> Measured {
         let ours = |worker: &mut Worker| {
             for _ in 0..BATCH {
                 let key = worker.fresh_key();
-                let item = Box::new(Item { key, hash: hasher.hash_one(key) });
+                let item = Box::new(Item { key, hash: hasher.hash_one(key), link: Link::new() });
                 let guard = map.pin();
                 let inserted = map.insert(item, &guard).expect("a new key");
                 let removed = map.remove_item(inserted, &guard).expect("it was inserted");
