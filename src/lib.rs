@@ -85,6 +85,8 @@
 //! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
 //! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to counted sections |
+//! | `pool` | [`pool`](crate::pool): a worker pool |
+//! | `pinning` | `pool`, whose workers can be kept on processors |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
@@ -123,6 +125,8 @@ mod jump;
 mod lookup;
 mod node;
 mod outcome;
+#[cfg(any(feature = "pool", loom, shuttle))]
+pub mod pool;
 mod rank;
 mod resource;
 mod ring;
@@ -173,6 +177,10 @@ pub mod internals {
     }
     pub mod lookup {
         pub use crate::lookup::*;
+    }
+    #[cfg(any(feature = "pool", loom, shuttle))]
+    pub mod pool {
+        pub use crate::pool::inner::*;
     }
     pub mod ring {
         pub use crate::ring::*;

@@ -128,6 +128,20 @@ pub fn wait_for<'a, T>(
     alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Starts a thread. For those whose user has asked for threads.
+///
+/// # Errors
+/// The system's, if it starts none.
+pub fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<thread::JoinHandle<()>> {
+    #[cfg(not(any(loom, shuttle)))]
+    return thread::Builder::new().name(name).spawn(body);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = name;
+        Ok(thread::spawn(body))
+    }
+}
+
 /// Asks the processor for a cache line that will be read soon. Follows nothing: any pointer will do.
 #[inline(always)]
 pub fn prefetch<T>(pointer: *const T) {

@@ -26,6 +26,8 @@
 //! | `drains` | waiting until leases have come back |
 //! | `ring` | the affinity ring: published, looked up |
 //! | `sections` | the reclaimer: what is retired against who reads |
+//! | `pool_queue` | the pool's queues: segments, buckets, closing |
+//! | `pool` | the pool: sleeping, hand-over, room, cancellation, shutdown |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
 //! | `wait` | waiting: returns against registrations and cancellations |
@@ -54,6 +56,8 @@ mod lookup;
 mod next_batch;
 mod none;
 mod peek;
+mod pool;
+mod pool_queue;
 mod ring;
 mod sections;
 #[path = "../linearizability/specification.rs"]
