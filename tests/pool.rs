@@ -492,3 +492,39 @@ fn settings_are_checked() {
     let error = builder().adaptive(3, 2).build().expect_err("3 > 2").to_string();
     assert_eq!(error, "3 to 2 workers: allowed are 1 to 16384, the least not above the most");
 }
+
+/// Jobs with leases: never more at once than are lent, each returned with its outcome, also after a panic.
+#[test]
+fn jobs_run_with_leases() {
+    use leasehold::{Entry, Outcome, Scheduler, WaitError};
+    let fleet = Arc::new(Scheduler::<Entry<u32, u32, AtomicUsize>>::builder().build().expect("in range"));
+    for key in 0..2 {
+        fleet.insert(Entry::new(key, 0, AtomicUsize::new(0))).expect("new");
+    }
+    let pool = closures(4);
+    let acquire = |limit| {
+        let fleet = Arc::clone(&fleet);
+        move || fleet.request().timeout(limit).wait_owned()
+    };
+    let jobs: Vec<_> = (0..200)
+        .map(|i| {
+            pool.submit_with_lease(acquire(LONG), move |lease, _| {
+                assert_eq!(lease.value.fetch_add(1, SeqCst), 0, "nobody else has it");
+                lease.value.fetch_sub(1, SeqCst);
+                assert!(i % 50 != 49, "one of fifty panics");
+                (i, Outcome::Ok { latency: Duration::ZERO })
+            })
+            .expect("open")
+        })
+        .collect();
+    let results: Vec<_> = jobs.into_iter().map(|job| job.wait()).collect();
+    let panicked = results.iter().filter(|result| matches!(result, Err(Ending::Panicked(_)))).count();
+    assert_eq!((panicked, results.len()), (4, 200));
+    let stats = fleet.stats();
+    assert_eq!(stats.in_flight, 0);
+    // None in time.
+    let held: Vec<_> = (0..2).map(|_| fleet.acquire_owned().expect("free")).collect();
+    let late = pool.submit_with_lease(acquire(Duration::from_millis(5)), |_, _| ((), Outcome::Cancelled));
+    assert!(matches!(late.expect("open").wait(), Ok(Err(WaitError::TimedOut { .. }))));
+    drop(held);
+}

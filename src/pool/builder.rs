@@ -288,7 +288,7 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         // A model has no time, and so no keeper; it looks by itself.
         if most > 1 && !cfg!(any(loom, shuttle)) {
             let core = Arc::clone(&pool.core);
-            let thread = crate::sync::spawn("leasehold-keeper".into(), move || keeper::keep(&core));
+            let thread = crate::sync::spawn("lease-keeper".into(), move || keeper::keep(&core));
             pool.core.life().keeper = Some(thread.map_err(BuildError::Thread)?);
         }
         Ok(pool)

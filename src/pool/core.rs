@@ -31,7 +31,8 @@ pub const DRAINING: u32 = 1;
 /// A pool's handler of failures.
 pub type Handler<T> = Box<dyn Fn(&T, &Ending) + Send + Sync>;
 
-/// The order in which jobs are begun.
+/// The order in which jobs are begun. One for each pool, so its size does not matter.
+#[allow(clippy::large_enum_variant)]
 pub enum Waiting<J: Send + 'static> {
     Fifo(SegmentedQueue<J>),
     Priority(BucketQueue<J>),
@@ -107,7 +108,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     /// Puts a job into the queue, without waking anybody.
     pub fn push(&self, mut job: Job<T>) -> Result<(), PushError<Job<T>>> {
-        job.since = self.stamp();
+        if M::TIMED {
+            job.set_since(self.clock.now());
+        }
         let priority = job.get_priority();
         match &self.queue {
             Waiting::Fifo(queue) => queue.push(job, priority),

@@ -4,7 +4,7 @@
 //! taken out and called with the mutex free.
 
 use std::{
-    fmt, mem,
+    fmt,
     pin::Pin,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -144,7 +144,7 @@ impl<T> Future for JobHandle<T> {
             }
             None => {
                 assert!(!state.abandoned, "polled after it was ready");
-                mem::replace(&mut state.waker, Some(new))
+                state.waker.replace(new)
             }
         };
         drop(state);

@@ -138,15 +138,25 @@ impl fmt::Debug for Context<'_> {
 /// ```
 #[must_use]
 pub struct Job<T> {
-    /// Gone when the job has ended.
-    payload: Option<T>,
+    /// Gone when the job has ended. No larger for that: a function's address is never null.
+    body: Option<Body<T>>,
+}
+
+struct Body<T> {
+    payload: T,
     run: Run<T>,
     cleanup: Option<Cleanup<T>>,
     token: Option<CancelToken>,
     handle: Option<Arc<handle::Cell<T>>>,
     /// When it was accepted, if times are taken.
-    pub(super) since: Timestamp,
+    since: Timestamp,
     priority: JobPriority,
+}
+
+impl<T> Body<T> {
+    fn is_cancelled(&self) -> bool {
+        self.token.as_ref().is_some_and(CancelToken::is_cancelled)
+    }
 }
 
 /// What is told to whoever looks after failures.
@@ -156,67 +166,89 @@ impl<T> Job<T> {
     /// A job that does `run` with `payload`.
     pub const fn new(payload: T, run: Run<T>) -> Self {
         Job {
-            payload: Some(payload),
-            run,
-            cleanup: None,
-            token: None,
-            handle: None,
-            since: Timestamp::ZERO,
-            priority: JobPriority::NORMAL,
+            body: Some(Body {
+                payload,
+                run,
+                cleanup: None,
+                token: None,
+                handle: None,
+                since: Timestamp::ZERO,
+                priority: JobPriority::NORMAL,
+            }),
         }
     }
 
-    /// Sets how urgent it is; only a pool with [`Order::Priority`](super::Order::Priority) asks.
-    pub fn priority(mut self, priority: JobPriority) -> Self {
-        self.priority = priority;
+    fn body(&self) -> &Body<T> {
+        self.body.as_ref().expect("a job that somebody has did not end")
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Body<T>)) -> Self {
+        if let Some(body) = &mut self.body {
+            change(body);
+        }
         self
+    }
+
+    /// Sets how urgent it is; only a pool with [`Order::Priority`](super::Order::Priority) asks.
+    pub fn priority(self, priority: JobPriority) -> Self {
+        self.with(|body| body.priority = priority)
     }
 
     /// Sets what is done when it has ended, however.
-    pub fn cleanup(mut self, cleanup: Cleanup<T>) -> Self {
-        self.cleanup = Some(cleanup);
-        self
+    pub fn cleanup(self, cleanup: Cleanup<T>) -> Self {
+        self.with(|body| body.cleanup = Some(cleanup))
     }
 
     /// Lets a token cancel it, until it begins.
-    pub fn cancel_with(mut self, token: CancelToken) -> Self {
-        self.token = Some(token);
-        self
+    pub fn cancel_with(self, token: CancelToken) -> Self {
+        self.with(|body| body.token = Some(token))
     }
 
     /// The job, and a handle by which its end can be awaited. One allocation.
-    pub fn with_handle(mut self) -> (Self, JobHandle<T>) {
+    pub fn with_handle(self) -> (Self, JobHandle<T>) {
         let (cell, handle) = handle::pair();
-        self.handle = Some(cell);
-        (self, handle)
+        (self.with(|body| body.handle = Some(cell)), handle)
     }
 
     /// How urgent it is.
     pub fn get_priority(&self) -> JobPriority {
-        self.priority
+        self.body().priority
     }
 
     /// What it is about.
     pub fn payload(&self) -> &T {
-        self.payload.as_ref().expect("a job that has not ended has its payload")
+        &self.body().payload
     }
 
     /// Whether its token was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.token.as_ref().is_some_and(CancelToken::is_cancelled)
+        self.body().is_cancelled()
     }
 
     /// Takes the payload out. The job is over: its cleanup does not run, and a handle is told that it was dropped.
     pub fn into_payload(mut self) -> T {
-        let payload = self.payload.take().expect("a job that has not ended has its payload");
-        if let Some(cell) = self.handle.take() {
+        let body = self.body.take().expect("a job that somebody has did not end");
+        if let Some(cell) = body.handle {
             cell.finish(Finished { ending: Ending::Dropped, payload: None });
         }
-        payload
+        body.payload
+    }
+
+    /// When it was accepted, if times are taken.
+    pub(super) fn since(&self) -> Timestamp {
+        self.body().since
+    }
+
+    /// Sets when it was accepted.
+    pub(super) fn set_since(&mut self, since: Timestamp) {
+        if let Some(body) = &mut self.body {
+            body.since = since;
+        }
     }
 
     /// Runs it, or not if it was cancelled, and ends it. Never panics. `count` is called when everything about it has been done but
     /// telling its handle.
+    #[inline]
     pub(super) fn execute(
         mut self,
         stopping: &AtomicBool,
@@ -225,12 +257,12 @@ impl<T> Job<T> {
         report: Report<'_, T>,
         count: impl FnOnce(EndingKind),
     ) {
-        let ending = if self.is_cancelled() {
+        let Some(mut body) = self.body.take() else { return };
+        let ending = if body.is_cancelled() {
             Ending::Cancelled
         } else {
-            let context = Context { token: self.token.as_ref(), stopping, worker, waited };
-            let payload = self.payload.as_mut().expect("a job that has not ended has its payload");
-            let run = self.run;
+            let context = Context { token: body.token.as_ref(), stopping, worker, waited };
+            let (run, payload) = (body.run, &mut body.payload);
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(payload, &context)));
             match ran {
                 Ok(Ok(())) => Ending::Done,
@@ -238,31 +270,35 @@ impl<T> Job<T> {
                 Err(panic) => Ending::Panicked(panic),
             }
         };
-        self.end(ending, Some(report), count);
+        body.end(ending, Some(report), count);
     }
+}
 
-    fn end(&mut self, ending: Ending, report: Option<Report<'_, T>>, count: impl FnOnce(EndingKind)) {
-        let Some(mut payload) = self.payload.take() else { return };
+impl<T> Body<T> {
+    #[inline]
+    fn end(mut self, ending: Ending, report: Option<Report<'_, T>>, count: impl FnOnce(EndingKind)) {
         if matches!(ending, Ending::Failed(_) | Ending::Panicked(_))
             && let Some(report) = report
         {
-            let _ = quietly(|| report(&payload, &ending));
+            let _ = quietly(|| report(&self.payload, &ending));
         }
-        if let Some(cleanup) = self.cleanup.take() {
+        if let Some(cleanup) = self.cleanup {
+            let payload = &mut self.payload;
             let cleaned =
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cleanup(&mut payload, &ending)));
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cleanup(payload, &ending)));
             if let Err(panic) = cleaned {
                 let ending = Ending::Panicked(panic);
                 if let Some(report) = report {
-                    let _ = quietly(|| report(&payload, &ending));
+                    let _ = quietly(|| report(&self.payload, &ending));
                 }
                 let _ = quietly(|| drop(ending));
             }
         }
         count(ending.kind());
-        match self.handle.take() {
-            Some(cell) => cell.finish(Finished { ending, payload: Some(payload) }),
+        match self.handle {
+            Some(cell) => cell.finish(Finished { ending, payload: Some(self.payload) }),
             None => {
+                let payload = self.payload;
                 if std::mem::needs_drop::<T>() {
                     let _ = quietly(|| drop(payload));
                 }
@@ -277,14 +313,16 @@ impl<T> Job<T> {
 /// A job that was never run ends here: see [`Ending::Dropped`].
 impl<T> Drop for Job<T> {
     fn drop(&mut self) {
-        self.end(Ending::Dropped, None, |_| ());
+        if let Some(body) = self.body.take() {
+            body.end(Ending::Dropped, None, |_| ());
+        }
     }
 }
 
 impl<T> fmt::Debug for Job<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job")
-            .field("priority", &self.priority.get())
+            .field("priority", &self.get_priority().get())
             .field("is_cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
     }

@@ -115,7 +115,7 @@ impl Keeper {
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// Whether something waits to be begun.
     fn something_waits(&self) -> bool {
-        !self.queue.is_empty() || self.trays.iter().any(|tray| tray.len() > 0)
+        !self.queue.is_empty() || self.trays.iter().any(|tray| tray.waiting() > 0)
     }
 
     /// Whether what waits, in the queue or on a tray, has not moved since the last look.
@@ -125,7 +125,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         memory.ended.resize(self.trays.len(), 0);
         for ((tray, tally), before) in self.trays.iter().zip(&self.tallies).zip(&mut memory.ended) {
             let ended = tally.ended();
-            stuck |= ended == std::mem::replace(before, ended) && tray.len() > 0;
+            stuck |= ended == std::mem::replace(before, ended) && tray.waiting() > 0;
         }
         stuck
     }

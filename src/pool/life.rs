@@ -8,7 +8,7 @@ use std::{io, thread::ThreadId};
 use super::{Metrics, core::Core, queue::JobQueue};
 use crate::{
     node::quietly,
-    sync::{Arc, barrier, spawn, thread},
+    sync::{Arc, barrier, current_thread, id_of, spawn, thread},
 };
 
 /// The threads of a pool.
@@ -34,6 +34,15 @@ pub struct Thread {
     id: Option<ThreadId>,
 }
 
+impl Thread {
+    /// One that is being started.
+    const STARTING: Thread = Thread { handle: None, id: None };
+
+    fn of(handle: thread::JoinHandle<()>) -> Self {
+        Thread { id: id_of(&handle), handle: Some(handle) }
+    }
+}
+
 impl Life {
     /// For up to so many workers, of whom none has begun.
     pub fn for_workers(most: usize) -> Self {
@@ -42,15 +51,8 @@ impl Life {
 
     /// Whether the running thread is a worker.
     pub fn is_worker(&self) -> bool {
-        #[cfg(not(any(loom, shuttle)))]
-        let own = {
-            let own = thread::current().id();
-            self.threads.iter().flatten().any(|thread| thread.id == Some(own))
-        };
-        // No job of a model shuts its pool down.
-        #[cfg(any(loom, shuttle))]
-        let own = false;
-        own
+        let own = current_thread();
+        own.is_some() && self.threads.iter().flatten().any(|thread| thread.id == own)
     }
 
     /// Takes the threads that have ended.
@@ -70,18 +72,14 @@ pub fn start<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) -> io::Resul
     }
     let Some(me) = life.threads.iter().position(Option::is_none) else { return Ok(false) };
     // Before it runs: it may end at once.
-    life.threads[me] = Some(Thread { handle: None, id: None });
+    life.threads[me] = Some(Thread::STARTING);
     life.alive += 1;
     core.beds.enlist();
     let here = Arc::clone(core);
-    let spawned = spawn(format!("leasehold-worker-{me}"), move || run(&here, me));
+    let spawned = spawn(format!("lease-worker-{me}"), move || run(&here, me));
     match spawned {
         Ok(handle) => {
-            #[cfg(not(any(loom, shuttle)))]
-            let id = Some(handle.thread().id());
-            #[cfg(any(loom, shuttle))]
-            let id = None;
-            life.threads[me] = Some(Thread { handle: Some(handle), id });
+            life.threads[me] = Some(Thread::of(handle));
             Ok(true)
         }
         Err(error) => {

@@ -26,6 +26,7 @@
 //! | `tray` | what a worker has taken and not begun, where the others see it |
 //! | `worker`, `beds` | who works, who sleeps, who is woken |
 //! | `room`, `submit` | how jobs come in, and who waits for room |
+//! | `lease` | jobs that run with a lease of a scheduler |
 //! | `keeper` | the one who looks again after a while; how many workers there are |
 //! | `life`, `shutdown` | how threads begin and end |
 //!
@@ -72,6 +73,8 @@ mod core;
 mod handle;
 mod job;
 mod keeper;
+#[cfg(not(any(loom, shuttle)))]
+mod lease;
 mod life;
 mod metrics;
 mod pinning;

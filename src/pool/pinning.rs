@@ -1,9 +1,9 @@
 //! Keeping workers on processors.
 
-/// Pins the running thread, worker `number`, to one of the processors that the process may use; does nothing if not asked to, where the system
-/// cannot, and without the feature `pinning`.
+/// Pins the running thread, worker `number`, to one of the processors that the process may use; does nothing if not asked to, and where the
+/// system cannot.
+#[cfg(all(feature = "pinning", not(any(loom, shuttle, miri))))]
 pub fn pin(wanted: bool, number: usize) {
-    #[cfg(all(feature = "pinning", not(any(loom, shuttle, miri))))]
     if wanted
         && let Some(processors) = core_affinity::get_core_ids()
         && let Some(&processor) = processors.get(number % processors.len().max(1))
@@ -11,5 +11,8 @@ pub fn pin(wanted: bool, number: usize) {
         // What it answers is whether it did; there is nothing to be done if not.
         let _ = core_affinity::set_for_current(processor);
     }
-    let _ = (wanted, number);
 }
+
+/// Without the feature `pinning`, and in models: nothing.
+#[cfg(not(all(feature = "pinning", not(any(loom, shuttle, miri)))))]
+pub fn pin(_wanted: bool, _number: usize) {}

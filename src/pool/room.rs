@@ -18,7 +18,7 @@
 //!
 //! **Who gives up** leaves the list. If it was rung already, it rings the next one in its place.
 
-use std::{collections::VecDeque, mem, task::Waker, time::Duration};
+use std::{collections::VecDeque, task::Waker, time::Duration};
 
 use crate::{
     node::quietly,
@@ -73,7 +73,7 @@ impl Waiter {
         let new = waker.clone();
         let mut bell = self.bell();
         let rung = bell.rung;
-        let useless = if rung { Some(new) } else { mem::replace(&mut bell.waker, Some(new)) };
+        let useless = if rung { Some(new) } else { bell.waker.replace(new) };
         drop(bell);
         let _ = quietly(|| drop(useless));
         rung

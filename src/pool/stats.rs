@@ -50,7 +50,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             workers: count.workers,
             idle: count.asleep,
             queued: core.queue.len(),
-            taken: core.trays.iter().map(super::tray::Tray::len).sum(),
+            taken: core.trays.iter().map(super::tray::Tray::waiting).sum(),
             waiting: core.room.waiting(),
             done: ended(EndingKind::Done),
             failed: ended(EndingKind::Failed),

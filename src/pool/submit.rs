@@ -227,7 +227,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             Waiting::Fifo(queue) => {
                 if M::TIMED {
                     let now = core.stamp();
-                    jobs.iter_mut().for_each(|job| job.since = now);
+                    jobs.iter_mut().for_each(|job| job.set_since(now));
                 }
                 refusal = queue.push_many(jobs, super::JobPriority::NORMAL).err();
             }

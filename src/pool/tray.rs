@@ -75,7 +75,7 @@ impl<J> Tray<J> {
     }
 
     /// How many jobs lie on it, as far as is known.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         // Relaxed: a hint; the lock decides.
         self.len.load(Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ impl<J> Tray<J> {
         match inner.jobs.pop_front() {
             Some(job) => {
                 inner.running = true;
-                // Relaxed: see `len`.
+                // Relaxed: see `waiting`.
                 self.len.store(inner.jobs.len(), Ordering::Relaxed);
                 Next::Run(job)
             }
@@ -123,11 +123,6 @@ impl<J> Tray<J> {
         self.inner.lock().filling = false;
     }
 
-    /// T1 of a worker that has slept.
-    pub fn resume(&self) -> Next<J> {
-        self.next()
-    }
-
     /// S2: moves half of the jobs, at least one if there is one, to the back of `batch`. The thief's own tray is being filled.
     pub fn steal(&self, batch: &mut VecDeque<J>) -> usize {
         let mut inner = self.inner.lock();
@@ -138,7 +133,7 @@ impl<J> Tray<J> {
         let taken = inner.jobs.len() - left;
         // The later half: the first is what the owner takes next.
         batch.extend(inner.jobs.drain(left..));
-        // Relaxed: see `len`.
+        // Relaxed: see `waiting`.
         self.len.store(left, Ordering::Relaxed);
         taken
     }

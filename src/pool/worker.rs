@@ -171,7 +171,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
         let others = (1..self.trays.len()).map(|i| (me + i) % self.trays.len());
         others
-            .filter(|&other| self.trays[other].len() > 0)
+            .filter(|&other| self.trays[other].waiting() > 0)
             .map(|other| self.trays[other].steal(batch))
             .find(|&stolen| stolen > 0)
             .unwrap_or(0)
@@ -235,7 +235,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     fn run(&self, job: Job<T>, me: usize) {
         let (waited, begun) = if M::TIMED {
             let begun = self.clock.now();
-            let waited = begun.saturating_since(job.since);
+            let waited = begun.saturating_since(job.since());
             self.tell(|metrics| metrics.begun(Some(waited)));
             (Some(waited), begun)
         } else {

@@ -2,19 +2,31 @@
 //!
 //! The protocol of which it is a part is told in the header of [`segmented`](super::segmented).
 
-use std::mem::MaybeUninit;
+use std::{
+    alloc::{self, Layout},
+    mem::MaybeUninit,
+    ops::Deref,
+    ptr::NonNull,
+};
 
 use super::{Refusal, recycle::Store};
 use crate::sync::{
     Arc, CachePadded, UnsafeCell,
     atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
+    prefetch, prefetch_to_write,
 };
 
-/// States of a slot. A reserved slot is its producer's until it is `FULL`, and then its consumer's.
-const EMPTY: u32 = 0;
+/// States of a slot: the number of the segment's life, times four, and one of these. A state of an earlier life is `EMPTY`, so that a
+/// segment that is used again need not be touched before. A reserved slot is its producer's until it is `FULL`, and then its consumer's.
 const FULL: u32 = 1;
 /// Its consumer came before its item, and has gone on.
 const PASSED: u32 = 2;
+
+/// So that a slot of up to 64 bytes is in one line.
+const LINE: usize = 64;
+
+/// How far ahead producers and consumers ask for the lines that they will use.
+pub const AHEAD: usize = 8;
 
 /// Set in `tail`: no slot is reserved any more.
 const CLOSED: usize = 1;
@@ -38,9 +50,57 @@ pub struct Segment<T> {
     pub below: AtomicPtr<Segment<T>>,
     /// The position of the first slot. Changed only while nobody else can reach the segment, as is `store`.
     base: u64,
+    /// Which of its lives this is, from 1. With `base`.
+    life: u32,
     /// Where it goes when nobody can be reading it any more; none while it is there.
     store: Option<Arc<Store<T>>>,
-    slots: Box<[Slot<T>]>,
+    slots: Slots<T>,
+}
+
+/// A slice of slots that begins with a line.
+struct Slots<T> {
+    first: NonNull<Slot<T>>,
+    count: usize,
+}
+
+impl<T> Slots<T> {
+    fn layout(count: usize) -> Layout {
+        let array = Layout::array::<Slot<T>>(count).and_then(|array| array.align_to(LINE));
+        array.expect("a segment is smaller than the address space")
+    }
+
+    fn new(count: usize) -> Self {
+        let layout = Self::layout(count);
+        // SAFETY: a slot has a state, and there is at least one: the size is not 0.
+        let first = unsafe { alloc::alloc(layout) }.cast::<Slot<T>>();
+        let Some(first) = NonNull::new(first) else { alloc::handle_alloc_error(layout) };
+        for index in 0..count {
+            let slot = Slot { state: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) };
+            // SAFETY: within the allocation, which is aligned for slots.
+            unsafe { first.add(index).write(slot) };
+        }
+        Slots { first, count }
+    }
+}
+
+impl<T> Deref for Slots<T> {
+    type Target = [Slot<T>];
+
+    #[inline(always)]
+    fn deref(&self) -> &[Slot<T>] {
+        // SAFETY: so many were written in `new`, and live as long as this.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T> Drop for Slots<T> {
+    fn drop(&mut self) {
+        // SAFETY: written and allocated by `new`, with this layout; nobody else is here.
+        unsafe {
+            std::ptr::drop_in_place(std::ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.count));
+            alloc::dealloc(self.first.as_ptr().cast(), Self::layout(self.count));
+        }
+    }
 }
 
 // SAFETY: values go from one thread to another, which is all that `T: Send` allows; indices and states are atomic.
@@ -77,10 +137,9 @@ impl<T> Segment<T> {
             next: AtomicPtr::new(std::ptr::null_mut()),
             below: AtomicPtr::new(std::ptr::null_mut()),
             base: 0,
+            life: 0,
             store: None,
-            slots: (0..slots)
-                .map(|_| Slot { state: AtomicU32::new(EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) })
-                .collect(),
+            slots: Slots::new(slots),
         })
     }
 
@@ -92,15 +151,18 @@ impl<T> Segment<T> {
     /// Gives a fresh or a reset segment its place in a queue. The caller is the only one who can reach it.
     pub fn place(&mut self, base: u64, store: Arc<Store<T>>) {
         self.base = base;
+        self.life = self.life.wrapping_add(1) & (u32::MAX >> 2);
         self.store = Some(store);
+    }
+
+    /// A state in this life.
+    fn now(&self, state: u32) -> u32 {
+        self.life << 2 | state
     }
 
     /// Makes it as new, without a place. The caller is the only one who can reach it, and its values have been taken out.
     pub fn reset(&mut self) -> Option<Arc<Store<T>>> {
         // Relaxed: nobody else is here; what publishes the segment again publishes these.
-        for slot in &self.slots {
-            slot.state.store(EMPTY, Ordering::Relaxed);
-        }
         self.tail.store(0, Ordering::Relaxed);
         self.head.store(0, Ordering::Relaxed);
         self.next.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -153,16 +215,27 @@ impl<T> Segment<T> {
     /// P4 and P5: fills a slot that the caller has reserved; the item comes back if its consumer has passed by.
     pub fn publish(&self, index: usize, item: T) -> Result<(), T> {
         let slot = &self.slots[index];
+        if let Some(later) = self.slots.get(index + AHEAD) {
+            prefetch_to_write(later);
+        }
+        // Relaxed: a state of an earlier life, which came with the segment, or `PASSED`, which the CAS would find as well.
+        let empty = slot.state.load(Ordering::Relaxed);
         // SAFETY: reserved by the caller, and its own until the state is `FULL`.
         slot.value.with_mut(|value| unsafe { (*value).write(item) });
-        // Release: pairs with the Acquire loads of `take`: whoever sees `FULL` sees the item. Strong: a spurious failure would be
-        // taken for a consumer that has passed. Acquire on failure: pairs with the Release of `take`: a consumer that has passed has
-        // claimed the slot, and so we see that there is room for another one.
-        match slot.state.compare_exchange(EMPTY, FULL, Ordering::Release, Ordering::Acquire) {
-            Ok(_) => Ok(()),
-            // SAFETY: `PASSED`: the slot stays ours, and holds what we have just written.
-            Err(_) => Err(slot.value.with(|value| unsafe { (*value).assume_init_read() })),
+        if empty != self.now(PASSED) {
+            // Release: pairs with the Acquire loads of `take`: whoever sees `FULL` sees the item. Strong: a spurious failure would be
+            // taken for a consumer that has passed. Acquire on failure: pairs with the Release of `take`: a consumer that has
+            // passed has claimed the slot, and so we see that there is room for another one.
+            let full = self.now(FULL);
+            if slot.state.compare_exchange(empty, full, Ordering::Release, Ordering::Acquire).is_ok() {
+                return Ok(());
+            }
+        } else {
+            // Acquire: as on failure.
+            let _ = slot.state.load(Ordering::Acquire);
         }
+        // SAFETY: `PASSED`: the slot stays ours, and holds what we have just written.
+        Err(slot.value.with(|value| unsafe { (*value).assume_init_read() }))
     }
 
     /// C2: claims up to `max` reserved slots.
@@ -188,22 +261,32 @@ impl<T> Segment<T> {
         }
     }
 
+    /// Asks for the line of a slot that will be taken soon.
+    pub fn expect(&self, index: usize) {
+        if let Some(slot) = self.slots.get(index) {
+            prefetch(slot);
+        }
+    }
+
     /// C3: takes the item of a slot that the caller has claimed; none if it passes by a producer that is not done. `patience`
     /// waits a little, and says whether to look again.
     pub fn take(&self, index: usize, mut patience: impl FnMut() -> bool) -> Option<T> {
         let slot = &self.slots[index];
+        let full = self.now(FULL);
         loop {
             // Acquire: pairs with the Release of `publish`.
             // - it reads `FULL`: the item is there, and ours;
-            // - it reads `EMPTY`: the producer is not done, as far as we can see.
-            if slot.state.load(Ordering::Acquire) == FULL {
+            // - it reads a state of an earlier life: the producer is not done, as far as we can see.
+            let state = slot.state.load(Ordering::Acquire);
+            if state == full {
                 break;
             }
             if patience() {
                 continue;
             }
             // Release on success: pairs with the Acquire of `publish`. Acquire on failure: as above.
-            match slot.state.compare_exchange(EMPTY, PASSED, Ordering::Release, Ordering::Acquire) {
+            let passed = self.now(PASSED);
+            match slot.state.compare_exchange(state, passed, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return None,
                 Err(_) => break,
             }
@@ -223,7 +306,7 @@ impl<T> Segment<T> {
         // Relaxed: nobody else is here.
         let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed) / ONE);
         for slot in &self.slots[head..tail] {
-            if slot.state.load(Ordering::Relaxed) == FULL {
+            if slot.state.load(Ordering::Relaxed) == self.now(FULL) {
                 // SAFETY: full, and nobody has claimed it.
                 drop(slot.value.with(|value| unsafe { (*value).assume_init_read() }));
             }

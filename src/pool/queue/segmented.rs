@@ -14,11 +14,11 @@
 //!
 //! | from | to | by | meaning |
 //! |---|---|---|---|
-//! | `EMPTY` | `FULL` | its producer (P5) | the item is there, and its consumer's |
-//! | `EMPTY` | `PASSED` | its consumer (C3) | the consumer has gone on; the producer keeps its item and tries another slot |
+//! | empty | `FULL` | its producer (P5) | the item is there, and its consumer's |
+//! | empty | `PASSED` | its consumer (C3) | the consumer has gone on; the producer keeps its item and tries another slot |
 //!
 //! A slot has one producer, by the index that it reserved, and one consumer, by the index that it claimed; each slot is used once
-//! until its segment is reset.
+//! in each life of its segment. A state carries the number of the life; one of an earlier life is empty.
 //!
 //! # Steps
 //!
@@ -28,8 +28,8 @@
 //!     P2  used up: append a segment if none           used up: the segment after it; help `tail` over it,
 //!         follows (CAS next), help `tail`, P1              CAS head, retire the old one, C1
 //!     P3  CAS the segment's tail: slots reserved    C2  CAS the segment's head: slots claimed
-//!     P4  write the item                            C3  FULL: take the item. EMPTY: wait a little, then
-//!     P5  CAS EMPTY -> FULL; PASSED: take the           CAS EMPTY -> PASSED, and go on
+//!     P4  write the item                            C3  FULL: take the item. Empty: wait a little, then
+//!     P5  CAS empty -> FULL; PASSED: take the           CAS empty -> PASSED, and go on
 //!         item back, P1
 //!   close: set CLOSED in the last segment's tail; if that was used up, CAS its `next` from null to the end mark; if
 //!          another one follows already, the same there
@@ -69,7 +69,7 @@ use std::{collections::VecDeque, fmt};
 use super::{
     JobPriority, JobQueue, PushError, Refusal,
     recycle::Store,
-    segment::{Claimed, Reserved, Segment},
+    segment::{AHEAD, Claimed, Reserved, Segment},
 };
 use crate::{
     lookup::{DefaultReclaim, Guard, Reclaim},
@@ -292,7 +292,12 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
             let segment = self.first(&guard);
             match segment.claim(max) {
                 Claimed::Slots(from, count) => {
-                    for index in from..from + count {
+                    let end = from + count;
+                    (from..end.min(from + AHEAD)).for_each(|index| segment.expect(index));
+                    for index in from..end {
+                        if index + AHEAD < end {
+                            segment.expect(index + AHEAD);
+                        }
                         let mut spin = Spin::new();
                         let patience = || {
                             let again = spin.attempts() < PATIENCE;
