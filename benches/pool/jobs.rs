@@ -27,7 +27,13 @@ fn job(i: u64) -> Job<u64> {
 }
 
 impl Ours {
+    /// Without a bound, as the others are.
     fn new(workers: usize) -> Self {
+        let pool = Pool::builder().workers(workers).unbounded().build().expect("in range");
+        Ours { pool, submitted: 0 }
+    }
+
+    fn bounded(workers: usize) -> Self {
         let pool = Pool::builder().workers(workers).capacity(CAPACITY).build().expect("in range");
         Ours { pool, submitted: 0 }
     }
@@ -96,17 +102,19 @@ fn rusty_round(pool: &rusty_pool::ThreadPool) -> Duration {
     start.elapsed()
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "leasehold, 2 workers",
     "leasehold, 2 workers, batches of 64",
     "leasehold, 16 workers",
     "rayon spawn_fifo, 2 threads",
     "threadpool, 2 threads",
     "rusty_pool, 2 threads",
+    "leasehold, 2 workers, a queue of 1,000",
 ];
 
 pub fn run(report: &mut Report) {
     let (mut two, mut batches, mut sixteen) = (Ours::new(2), Ours::new(2), Ours::new(16));
+    let mut bounded = Ours::bounded(2);
     let rayon = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads");
     let threadpool = threadpool::ThreadPool::new(2);
     let rusty = rusty_pool::ThreadPool::new(2, 2, Duration::from_secs(60));
@@ -120,7 +128,8 @@ pub fn run(report: &mut Report) {
                 2 => sixteen.singly(),
                 3 => rayon_round(&rayon),
                 4 => threadpool_round(&threadpool),
-                _ => rusty_round(&rusty),
+                5 => rusty_round(&rusty),
+                _ => bounded.singly(),
             };
             nanos[i] = time.as_nanos() as f64 / JOBS as f64;
         }

@@ -13,7 +13,8 @@ use crate::report::{Report, median};
 
 const ITEMS: u64 = 200_000;
 const ROUNDS: usize = 21;
-const CAPACITY: usize = 1_000;
+/// All of them: what is measured is the queue, not how soon the system wakes whoever waits for room.
+const CAPACITY: usize = ITEMS as usize;
 const BATCH: usize = 64;
 const ANY: JobPriority = JobPriority::NORMAL;
 

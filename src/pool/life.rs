@@ -96,7 +96,9 @@ fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
     super::pinning::pin(core.pinned, me);
     // User code cannot unwind to here; what would is a fault of ours, and costs a batch, not a worker.
     let dismissed = loop {
-        if let Some(dismissed) = quietly(|| core.work(me)) {
+        // In a model, what is wrong must be told, not tried again.
+        let ended = if cfg!(any(loom, shuttle)) { Some(core.work(me)) } else { quietly(|| core.work(me)) };
+        if let Some(dismissed) = ended {
             break dismissed;
         }
     };

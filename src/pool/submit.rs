@@ -22,7 +22,7 @@ use crate::sync::{Arc, Spin};
 const UNORDERED: Duration = Duration::from_millis(1);
 
 /// How often a submitter looks for room before it waits for it.
-const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { Spin::YIELD_AFTER + 4 };
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { Spin::YIELD_AFTER };
 
 /// Why a job was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

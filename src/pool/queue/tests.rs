@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -30,7 +30,7 @@ struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        self.0.fetch_add(1, SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -102,9 +102,9 @@ fn what_is_left_is_dropped_once() {
         for _ in 0..4 {
             drop(queue.pop().expect("there are ten"));
         }
-        assert_eq!(dropped.load(SeqCst), 4);
+        assert_eq!(dropped.load(Ordering::SeqCst), 4);
         drop(queue);
-        assert_eq!(dropped.load(SeqCst), 10);
+        assert_eq!(dropped.load(Ordering::SeqCst), 10);
     }
     let dropped = Arc::new(AtomicUsize::new(0));
     let queue = BucketQueue::bounded(10);
@@ -112,7 +112,7 @@ fn what_is_left_is_dropped_once() {
         queue.push(Dropped(Arc::clone(&dropped)), level(i + 1)).expect("room");
     }
     drop(queue);
-    assert_eq!(dropped.load(SeqCst), 10);
+    assert_eq!(dropped.load(Ordering::SeqCst), 10);
 }
 
 /// `threads` producers and as many consumers: each item comes out once, of each producer in order.
@@ -157,16 +157,16 @@ fn exactly_once<Q: JobQueue<u64> + 'static>(queue: Q, threads: u64, each: u64, i
             thread::spawn(move || {
                 let mut last = vec![None; 64];
                 let mut batch = VecDeque::new();
-                while !done.load(SeqCst) {
+                while !done.load(Ordering::SeqCst) {
                     let taken = queue.pop_many(1 + thread as usize % 7, &mut batch);
                     assert_eq!(taken, batch.len());
                     for item in batch.drain(..) {
                         let (producer, number) = ((item >> 32) as usize, item & 0xffff_ffff);
                         assert!(!in_order || last[producer].is_none_or(|last| last < number), "out of order");
                         last[producer] = Some(number);
-                        seen.fetch_add(SplitMix64::mix(item), SeqCst);
-                        if left.fetch_sub(1, SeqCst) == 1 {
-                            done.store(true, SeqCst);
+                        seen.fetch_add(SplitMix64::mix(item), Ordering::SeqCst);
+                        if left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                            done.store(true, Ordering::SeqCst);
                         }
                     }
                     if taken == 0 {
@@ -182,7 +182,7 @@ fn exactly_once<Q: JobQueue<u64> + 'static>(queue: Q, threads: u64, each: u64, i
     let expected = (0..threads).fold(0u64, |sum, thread| {
         (0..each).fold(sum, |sum, i| sum.wrapping_add(SplitMix64::mix(thread << 32 | i)))
     });
-    assert_eq!(seen.load(SeqCst), expected, "each came out once");
+    assert_eq!(seen.load(Ordering::SeqCst), expected, "each came out once");
     assert_eq!(queue.len(), 0);
     assert_eq!(queue.pop_many(1, &mut VecDeque::new()), 0);
 }
@@ -224,7 +224,7 @@ fn producers_together_keep_the_bound() {
                 let (queue, accepted) = (Arc::clone(&queue), Arc::clone(&accepted));
                 thread::spawn(move || {
                     for i in 0..200 {
-                        accepted.fetch_add(usize::from(queue.push(i, ANY).is_ok()), SeqCst);
+                        accepted.fetch_add(usize::from(queue.push(i, ANY).is_ok()), Ordering::SeqCst);
                     }
                 })
             })
@@ -232,7 +232,7 @@ fn producers_together_keep_the_bound() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        assert_eq!(accepted.load(SeqCst), 5);
+        assert_eq!(accepted.load(Ordering::SeqCst), 5);
         assert_eq!(drain(&*queue).len(), 5);
     }
 }
