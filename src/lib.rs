@@ -85,12 +85,13 @@
 //! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
 //! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to counted sections |
+//! | `pool` | [`pool`]: a worker pool |
+//! | `pinning` | `pool`, whose workers can be kept on processors |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
 //!
-//! * No observers (events are taken out, not delivered), no metrics export, no
-//!   worker pool. The
+//! * No observers (events are taken out, not delivered), no metrics export. The
 //!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
 //! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
 //! * A shard holds at most 16,777,215 resources, a resource at most [`Capacity::MAX`] leases, also if unlimited.
@@ -124,6 +125,8 @@ mod jump;
 mod lookup;
 mod node;
 mod outcome;
+#[cfg(any(feature = "pool", loom, shuttle))]
+pub mod pool;
 mod rank;
 mod resource;
 mod ring;
@@ -177,6 +180,10 @@ pub mod internals {
     }
     pub mod node {
         pub use crate::node::{Parting, Party};
+    }
+    #[cfg(any(feature = "pool", loom, shuttle))]
+    pub mod pool {
+        pub use crate::pool::inner::*;
     }
     pub mod ring {
         pub use crate::ring::*;

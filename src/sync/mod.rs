@@ -128,6 +128,37 @@ pub fn wait_for<'a, T>(
     alarm.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Starts a thread. For those whose user has asked for threads.
+///
+/// # Errors
+/// The system's, if it starts none.
+pub fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<thread::JoinHandle<()>> {
+    #[cfg(not(any(loom, shuttle)))]
+    return thread::Builder::new().name(name).spawn(body);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = name;
+        Ok(thread::spawn(body))
+    }
+}
+
+/// Which thread is running; none in a model.
+pub fn current_thread() -> Option<std::thread::ThreadId> {
+    #[cfg(not(any(loom, shuttle)))]
+    return Some(thread::current().id());
+    #[cfg(any(loom, shuttle))]
+    None
+}
+
+/// Which thread that is; none in a model.
+pub fn id_of(handle: &thread::JoinHandle<()>) -> Option<std::thread::ThreadId> {
+    let _ = handle;
+    #[cfg(not(any(loom, shuttle)))]
+    return Some(handle.thread().id());
+    #[cfg(any(loom, shuttle))]
+    None
+}
+
 /// Asks the processor for a cache line that will be read soon. Follows nothing: any pointer will do.
 #[inline(always)]
 pub fn prefetch<T>(pointer: *const T) {
@@ -136,6 +167,18 @@ pub fn prefetch<T>(pointer: *const T) {
     #[allow(unsafe_code)]
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    let _ = pointer;
+}
+
+/// As [`prefetch`], for a line that will be written soon: it is taken from other processors now.
+#[inline(always)]
+pub fn prefetch_to_write<T>(pointer: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    // SAFETY: a hint; it neither faults nor reads. A processor that does not know it takes it for one that it knows.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(pointer.cast());
     }
     let _ = pointer;
 }

@@ -27,6 +27,8 @@
 //! | `ring` | the affinity ring: published, looked up |
 //! | `parting` | whoever is done last with a node's memory gives it back |
 //! | `sections` | the reclaimer: what is retired against who reads |
+//! | `pool_queue` | the pool's queues: segments, buckets, closing |
+//! | `pool` | the pool: sleeping, hand-over, room, cancellation, shutdown |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
 //! | `wait` | waiting: returns against registrations and cancellations |
@@ -56,6 +58,8 @@ mod next_batch;
 mod none;
 mod parting;
 mod peek;
+mod pool;
+mod pool_queue;
 mod ring;
 mod sections;
 #[path = "../linearizability/specification.rs"]

@@ -14,6 +14,7 @@
 //! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `lookup` | the map: random programs |
+//! | `pool` | the worker pool: submitters, cancellations, panics, each way to end |
 //! | `pinned` | schedules that failed once, and the way back from what a failure prints |
 #![cfg(shuttle)]
 // Clippy cannot tell the facade's names from those behind them.
@@ -27,6 +28,7 @@ mod driver;
 mod looking;
 mod lookup;
 mod pinned;
+mod pool;
 mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;

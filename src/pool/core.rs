@@ -1,0 +1,199 @@
+//! What a pool's handle, its workers and its keeper share.
+
+use std::sync::PoisonError;
+
+use super::{
+    Ending, EndingKind, Metrics, RejectReason,
+    beds::Beds,
+    job::Job,
+    keeper::{Keeper, Scaling},
+    life::Life,
+    queue::{BucketQueue, JobPriority, JobQueue, PushError, Refusal, SegmentedQueue},
+    room::Room,
+    tray::Tray,
+    worker::Pace,
+};
+use crate::{
+    node::quietly,
+    sync::{
+        CachePadded, Clock, Condvar, Mutex, MutexGuard, Timestamp,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+        barrier,
+        count::AtomicU64,
+    },
+};
+
+/// Jobs come in and are run.
+pub const OPEN: u32 = 0;
+/// No job comes in any more; those that are in are run.
+pub const DRAINING: u32 = 1;
+
+/// A pool's handler of failures.
+pub type Handler<T> = Box<dyn Fn(&T, &Ending) + Send + Sync>;
+
+/// The order in which jobs are begun. One for each pool, so its size does not matter.
+#[allow(clippy::large_enum_variant)]
+pub enum Waiting<J: Send + 'static> {
+    Fifo(SegmentedQueue<J>),
+    Priority(BucketQueue<J>),
+}
+
+/// What one worker has done; written by it alone.
+#[derive(Default)]
+pub struct Tally {
+    pub ended: [AtomicU64; EndingKind::COUNT],
+}
+
+impl Tally {
+    /// How many jobs it has ended, however.
+    pub fn ended(&self) -> u64 {
+        // Relaxed: counts.
+        self.ended.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+pub struct Core<T: Send + 'static, M: Metrics> {
+    pub queue: Waiting<Job<T>>,
+    pub beds: Beds,
+    pub room: Room,
+    pub pace: Pace,
+    pub keeper: Keeper,
+    pub trays: Box<[Tray<Job<T>>]>,
+    pub tallies: Box<[CachePadded<Tally>]>,
+    pub phase: AtomicU32,
+    /// A shutdown has run out of time: what runs should end.
+    pub stopping: AtomicBool,
+    pub life: Mutex<Life>,
+    /// A worker has ended.
+    pub ended: Condvar,
+    /// Held by the one that takes out what was not run.
+    pub revoking: Mutex<()>,
+    pub rejected: [AtomicU64; RejectReason::COUNT],
+    pub handler: Option<Handler<T>>,
+    pub metrics: M,
+    pub clock: Box<dyn Clock>,
+    pub scaling: Scaling,
+    pub pinned: bool,
+}
+
+impl<T: Send + 'static, M: Metrics> Core<T, M> {
+    pub fn life(&self) -> MutexGuard<'_, Life> {
+        // No user code runs under it.
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether jobs come in no more. Acquire: pairs with the Release of `close`: whoever sees it finds in the queue all that was
+    /// accepted.
+    pub fn is_closed(&self) -> bool {
+        self.phase.load(Ordering::Acquire) != OPEN
+    }
+
+    /// The present moment, if anything asks for times.
+    pub fn stamp(&self) -> Timestamp {
+        if M::TIMED { self.clock.now() } else { Timestamp::ZERO }
+    }
+
+    /// Tells the metrics, whatever they do.
+    #[inline]
+    pub fn tell(&self, f: impl FnOnce(&M)) {
+        let _ = quietly(|| f(&self.metrics));
+    }
+
+    /// Tells the handler of failures.
+    pub fn report(&self, payload: &T, ending: &Ending) {
+        if let Some(handler) = &self.handler {
+            handler(payload, ending);
+        }
+    }
+
+    /// Puts a job into the queue, without waking anybody.
+    pub fn push(&self, mut job: Job<T>) -> Result<(), PushError<Job<T>>> {
+        if M::TIMED {
+            job.set_since(self.clock.now());
+        }
+        let priority = job.get_priority();
+        match &self.queue {
+            Waiting::Fifo(queue) => queue.push(job, priority),
+            Waiting::Priority(queue) => queue.push(job, priority),
+        }
+    }
+
+    /// N2 to N4 of `beds`, after something has come into the queue.
+    #[inline]
+    pub fn arrived(&self) {
+        barrier::light();
+        let count = self.beds.count();
+        if count.asleep > 0 {
+            if count.asleep == count.workers || self.pace.is_long() {
+                self.beds.wake_one();
+            }
+        } else if self.scaling.may_grow(count.workers) {
+            self.keeper.call();
+        }
+    }
+
+    pub fn reject(&self, reason: RejectReason) {
+        // Relaxed: a count.
+        self.rejected[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.tell(|metrics| metrics.rejected(reason));
+    }
+
+    /// Lets nothing in any more, and wakes all who wait for something that will not come. Idempotent.
+    pub fn close(&self) {
+        self.queue.close();
+        // Release: pairs with the Acquire of `is_closed`.
+        self.phase.store(DRAINING, Ordering::Release);
+        self.room.ring(usize::MAX);
+        self.beds.wake_all();
+    }
+
+    /// For how many jobs there is room, 0 while the queue is more than half full: F4 of `room`.
+    pub fn free_places(&self) -> usize {
+        let Some(capacity) = self.queue.capacity() else { return usize::MAX };
+        let len = self.queue.len();
+        if len <= capacity / 2 { capacity - len } else { 0 }
+    }
+}
+
+macro_rules! each {
+    ($waiting:expr, $queue:ident => $body:expr) => {
+        match $waiting {
+            Waiting::Fifo($queue) => $body,
+            Waiting::Priority($queue) => $body,
+        }
+    };
+}
+
+impl<J: Send + 'static> JobQueue<J> for Waiting<J> {
+    fn push(&self, item: J, priority: JobPriority) -> Result<(), PushError<J>> {
+        each!(self, queue => queue.push(item, priority))
+    }
+
+    fn push_many(
+        &self,
+        items: &mut std::collections::VecDeque<J>,
+        priority: JobPriority,
+    ) -> Result<(), Refusal> {
+        each!(self, queue => queue.push_many(items, priority))
+    }
+
+    fn pop_many(&self, max: usize, into: &mut std::collections::VecDeque<J>) -> usize {
+        each!(self, queue => queue.pop_many(max, into))
+    }
+
+    fn len(&self) -> usize {
+        each!(self, queue => queue.len())
+    }
+
+    fn capacity(&self) -> Option<usize> {
+        each!(self, queue => queue.capacity())
+    }
+
+    fn passed(&self) -> u64 {
+        each!(self, queue => queue.passed())
+    }
+
+    fn close(&self) {
+        each!(self, queue => queue.close());
+    }
+}

@@ -1,0 +1,234 @@
+//! The thread that looks after a pool while there is something to look after.
+//!
+//! Workers and submitters decide by what they see in passing; what nobody passes is the keeper's: a job that turns out long and has
+//! others behind it, a queue that has become slow, a worker that has been idle for too long. It sleeps, without a limit, while
+//! nothing waits and no surplus worker idles: an idle pool has no ticker.
+//!
+//! ```text
+//!   whoever leaves something                           keeper
+//!     K1  it is in the queue, or on a tray; or it sleeps,
+//!         and is one too many               L1  sleep until called, or until an idle worker is due
+//!     K2  a barrier                                      L2  look: wake one, grow, shrink
+//!     K3  on duty? done                                  L3  nothing waits: off duty
+//!     K4  on duty, by a swap; under the mutex: call      L4  heavy barrier
+//!                                                        L5  look again; something waits: on duty, L1 for a millisecond
+//! ```
+//!
+//! **Nothing is overlooked.** K2 and L4 are a full fence on both sides: either K3 sees that the keeper is off duty, or L5 sees
+//! what was left.
+//!
+//! # How many workers
+//!
+//! One more, and a quarter of those there are, if the queue is fuller than a share of its capacity, or if what was in it at some moment has
+//! not been taken after a while; not again before some time has passed. One less, when it has slept for long: sleeping is the
+//! only idleness there is, so a long job is none. Only the keeper decides, so there are never fewer than the least or more than
+//! the most.
+
+use std::time::Duration;
+
+use super::{Metrics, core::Core, life, queue::JobQueue};
+use crate::sync::{
+    Arc, CachePadded, Condvar, Mutex, MutexGuard, Timestamp,
+    atomic::{AtomicBool, Ordering},
+    barrier, wait_for,
+};
+
+/// How often it looks while something waits.
+const ROUND: Duration = Duration::from_millis(1);
+
+/// The bounds and the speed of change of a pool's workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Scaling {
+    pub least: usize,
+    pub most: usize,
+    /// The share of the capacity from which on the queue is too full.
+    pub utilisation: f64,
+    /// How long what is in the queue may stay.
+    pub delay: Duration,
+    /// From one change upwards to the next.
+    pub rest: Duration,
+    /// How long a worker sleeps until it is sent home.
+    pub idle: Duration,
+}
+
+impl Scaling {
+    /// Whether there may be more workers than so many.
+    #[inline]
+    pub fn may_grow(&self, workers: usize) -> bool {
+        workers < self.most
+    }
+}
+
+#[derive(Default)]
+struct Orders {
+    called: bool,
+    ends: bool,
+}
+
+/// The keeper's desk.
+#[derive(Default)]
+pub struct Keeper {
+    on_duty: CachePadded<AtomicBool>,
+    orders: Mutex<Orders>,
+    call: Condvar,
+}
+
+/// What the keeper remembers from one look to the next.
+#[derive(Default)]
+pub struct Memory {
+    /// What had come out of the queue, and what each worker had ended, at the last look.
+    passed: u64,
+    ended: Vec<u64>,
+    /// At some moment so many jobs had been accepted.
+    mark: Option<(u64, Timestamp)>,
+    grown: Option<Timestamp>,
+}
+
+impl Keeper {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        // No code that can panic runs under it.
+        self.orders.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// K3 and K4. The caller has been through K2.
+    #[inline]
+    pub fn call(&self) {
+        // Relaxed: K2 and L4 order it.
+        if !self.on_duty.load(Ordering::Relaxed) && !self.on_duty.swap(true, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.orders().called = true;
+        self.call.notify_one();
+    }
+
+    /// Ends the thread.
+    pub fn end(&self) {
+        self.orders().ends = true;
+        self.call.notify_one();
+    }
+}
+
+impl<T: Send + 'static, M: Metrics> Core<T, M> {
+    /// Whether something waits to be begun.
+    fn something_waits(&self) -> bool {
+        !self.queue.is_empty() || self.trays.iter().any(|tray| tray.waiting() > 0)
+    }
+
+    /// Whether what waits, in the queue or on a tray, has not moved since the last look.
+    fn is_stuck(&self, memory: &mut Memory) -> bool {
+        let passed = std::mem::replace(&mut memory.passed, self.queue.passed());
+        let mut stuck = passed == memory.passed && !self.queue.is_empty();
+        memory.ended.resize(self.trays.len(), 0);
+        for ((tray, tally), before) in self.trays.iter().zip(&self.tallies).zip(&mut memory.ended) {
+            let ended = tally.ended();
+            stuck |= ended == std::mem::replace(before, ended) && tray.waiting() > 0;
+        }
+        stuck
+    }
+
+    fn shrink(&self, now: Timestamp) -> Option<Duration> {
+        let idle = u64::try_from(self.scaling.idle.as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            // Those who sleep since then, or longer, go.
+            let moment = now.as_nanos().checked_sub(idle).map(Timestamp::from_nanos);
+            let count = self.beds.count().workers;
+            let since = self.beds.dismiss_one(moment, self.scaling.least)?;
+            if moment.is_none_or(|moment| since > moment) {
+                return Some(since.saturating_add(self.scaling.idle).saturating_since(now));
+            }
+            self.tell(|metrics| metrics.scaled(count, count - 1));
+            self.release_ended();
+        }
+    }
+
+    /// Lets go of threads that have ended.
+    fn release_ended(&self) {
+        let ended = self.life().take_ended();
+        drop(ended);
+    }
+}
+
+/// The keeper's thread.
+pub fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
+    barrier::prepare();
+    let mut memory = Memory::default();
+    // When an idle worker is due to be sent home.
+    let mut due: Option<Duration> = None;
+    let mut on_duty = false;
+    loop {
+        let limit = if on_duty { Some(ROUND) } else { due };
+        {
+            let mut orders = core.keeper.orders();
+            if !orders.called && !orders.ends {
+                orders = wait_for(&core.keeper.call, orders, limit);
+            }
+            orders.called = false;
+            if orders.ends {
+                return;
+            }
+        }
+        due = look(core, &mut memory);
+        on_duty = core.something_waits();
+        if !on_duty {
+            // L3 to L5.
+            core.keeper.on_duty.store(false, Ordering::Relaxed);
+            let ordered = barrier::heavy();
+            on_duty = !ordered || core.something_waits();
+            due = core.shrink(core.clock.now());
+            memory.mark = None;
+        }
+        if on_duty {
+            core.keeper.on_duty.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// L2. When it should look again for the sake of those who idle.
+pub fn look<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory) -> Option<Duration> {
+    let now = core.clock.now();
+    if core.something_waits() {
+        if core.beds.count().asleep == 0 {
+            grow(core, memory, now);
+        } else if core.is_stuck(memory) {
+            core.beds.wake_one();
+        }
+    }
+    core.shrink(now)
+}
+
+fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory, now: Timestamp) {
+    let count = core.beds.count();
+    if !core.scaling.may_grow(count.workers) {
+        return;
+    }
+    let (waiting, passed) = (core.queue.len(), core.queue.passed());
+    let too_full = core
+        .queue
+        .capacity()
+        .is_some_and(|capacity| waiting as f64 >= core.scaling.utilisation * capacity as f64);
+    // What was there at the mark has all been begun: a new mark, behind what is there now.
+    let (mark, since) = *memory.mark.get_or_insert((passed + waiting as u64, now));
+    let too_slow = if passed >= mark {
+        memory.mark = Some((passed + waiting as u64, now));
+        false
+    } else {
+        now.saturating_since(since) >= core.scaling.delay
+    };
+    let rested = memory.grown.is_none_or(|grown| now.saturating_since(grown) >= core.scaling.rest);
+    if !(too_full || too_slow) || !rested {
+        return;
+    }
+    let more = (count.workers / 4).max(1).min(core.scaling.most - count.workers);
+    let mut started = 0;
+    while started < more && matches!(life::start(core), Ok(true)) {
+        started += 1;
+    }
+    memory.grown = Some(now);
+    if started > 0 {
+        core.tell(|metrics| metrics.scaled(count.workers, count.workers + started));
+    }
+}

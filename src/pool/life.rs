@@ -1,0 +1,120 @@
+//! A pool's threads: how they begin and end.
+//!
+//! Workers have numbers; a number is free again when its thread has ended. All that is here is under one mutex, which is taken when a
+//! worker begins or ends, and by a shutdown.
+
+use std::{io, thread::ThreadId};
+
+use super::{Metrics, core::Core, queue::JobQueue};
+use crate::{
+    node::quietly,
+    sync::{Arc, barrier, current_thread, id_of, spawn, thread},
+};
+
+/// The threads of a pool.
+#[derive(Default)]
+pub struct Life {
+    /// By the worker's number.
+    pub threads: Vec<Option<Thread>>,
+    /// How many workers have begun and not ended.
+    pub alive: usize,
+    /// Threads that have ended, to be joined.
+    pub ended: Vec<thread::JoinHandle<()>>,
+    /// The keeper's thread.
+    pub keeper: Option<thread::JoinHandle<()>>,
+    /// How many jobs a shutdown has handed back.
+    pub handed_back: usize,
+    /// No worker begins any more.
+    pub closed: bool,
+}
+
+/// A worker's thread.
+pub struct Thread {
+    handle: Option<thread::JoinHandle<()>>,
+    id: Option<ThreadId>,
+}
+
+impl Thread {
+    /// One that is being started.
+    const STARTING: Thread = Thread { handle: None, id: None };
+
+    fn of(handle: thread::JoinHandle<()>) -> Self {
+        Thread { id: id_of(&handle), handle: Some(handle) }
+    }
+}
+
+impl Life {
+    /// For up to so many workers, of whom none has begun.
+    pub fn for_workers(most: usize) -> Self {
+        Life { threads: (0..most).map(|_| None).collect(), ..Life::default() }
+    }
+
+    /// Whether the running thread is a worker.
+    pub fn is_worker(&self) -> bool {
+        let own = current_thread();
+        own.is_some() && self.threads.iter().flatten().any(|thread| thread.id == own)
+    }
+
+    /// Takes the threads that have ended.
+    pub fn take_ended(&mut self) -> Vec<thread::JoinHandle<()>> {
+        std::mem::take(&mut self.ended)
+    }
+}
+
+/// Starts one more worker, if there is a number for it and the pool is open; whether it did.
+///
+/// # Errors
+/// The system's, if it starts no thread.
+pub fn start<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) -> io::Result<bool> {
+    let mut life = core.life();
+    if life.closed {
+        return Ok(false);
+    }
+    let Some(me) = life.threads.iter().position(Option::is_none) else { return Ok(false) };
+    // Before it runs: it may end at once.
+    life.threads[me] = Some(Thread::STARTING);
+    life.alive += 1;
+    core.beds.enlist();
+    let here = Arc::clone(core);
+    let spawned = spawn(format!("lease-worker-{me}"), move || run(&here, me));
+    match spawned {
+        Ok(handle) => {
+            life.threads[me] = Some(Thread::of(handle));
+            Ok(true)
+        }
+        Err(error) => {
+            life.threads[me] = None;
+            life.alive -= 1;
+            core.beds.discharge();
+            Err(error)
+        }
+    }
+}
+
+/// A worker's thread, from its first step to its last.
+fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
+    super::pinning::pin(core.pinned, me);
+    // User code cannot unwind to here; what would is a fault of ours, and costs a batch, not a worker.
+    let dismissed = loop {
+        // In a model, what is wrong must be told, not tried again.
+        let ended = if cfg!(any(loom, shuttle)) { Some(core.work(me)) } else { quietly(|| core.work(me)) };
+        if let Some(dismissed) = ended {
+            break dismissed;
+        }
+    };
+    if !dismissed {
+        core.beds.discharge();
+        // Somebody may have counted on us until now: as B3 of `beds`.
+        let _ = barrier::heavy();
+        if !core.queue.is_empty() {
+            core.beds.wake_one();
+        }
+    }
+    // The lock was held until the handle was there.
+    let mut life = core.life();
+    let thread = life.threads[me].take();
+    life.ended.extend(thread.and_then(|thread| thread.handle));
+    life.alive -= 1;
+    drop(life);
+    core.ended.notify_all();
+}

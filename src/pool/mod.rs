@@ -1,0 +1,130 @@
+//! A pool of workers: bounded, with batches, priorities, back-pressure, and a shutdown that tells the truth.
+//!
+//! ```
+//! use leasehold::pool::{Job, Pool};
+//! use std::{sync::atomic::{AtomicU64, Ordering}, time::Duration};
+//!
+//! static SUM: AtomicU64 = AtomicU64::new(0);
+//!
+//! let pool = Pool::builder().workers(2).capacity(100).build()?;
+//! for number in 1..=1_000u64 {
+//!     // Waits while the queue is full. No allocation: the payload and a plain function.
+//!     pool.submit(Job::new(number, |number, _| {
+//!         SUM.fetch_add(*number, Ordering::Relaxed);
+//!         Ok(())
+//!     }))?;
+//! }
+//! assert!(pool.shutdown(Duration::from_secs(10)).is_complete());
+//! assert_eq!(SUM.load(Ordering::Relaxed), 500_500);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | idea |
+//! |---|---|
+//! | `queue` | where jobs wait: segments, first in first out; revolving buckets, by priority |
+//! | `job`, `task`, `handle`, `cancel` | what is run, and what becomes of it |
+//! | `tray` | what a worker has taken and not begun, where the others see it |
+//! | `worker`, `beds` | who works, who sleeps, who is woken |
+//! | `room`, `submit` | how jobs come in, and who waits for room |
+//! | `lease` | jobs that run with a lease of a scheduler |
+//! | `keeper` | the one who looks again after a while; how many workers there are |
+//! | `life`, `shutdown` | how threads begin and end |
+//!
+//! # What a job goes through
+//!
+//! ```text
+//!   try_submit, submit, ...     queue          tray of a worker          run: Done, Failed, Panicked
+//!        |  full, closed:         |                   |
+//!        v  it comes back         |  a batch          |  one by one       cancelled before: Cancelled
+//!      accepted ----------------> + ----------------> + ----------------> cleanup, handle
+//!                                 |                   |
+//!                                 +------ shutdown: handed back; pool dropped: Dropped, cleanup, handle
+//! ```
+//!
+//! # Guarantees
+//!
+//! * **Once.** A job that was accepted is run once, or ends cancelled or dropped, or is handed back by a shutdown. Its cleanup runs once in
+//!   each case but the last, where the job is the caller's again.
+//! * **Bounded.** Never more jobs wait than the capacity; up to one batch of 64 for each worker has been taken and not begun.
+//! * **Nothing is hidden.** What a worker has taken and not begun, others may take; a job that turns out long holds up those behind it
+//!   for about a millisecond, if a worker is idle.
+//! * **Idle is idle.** No thread of a pool wakes up while there is nothing to do.
+//! * **Panics stay where they are.** Those of jobs, cleanups, handlers, payloads' `Drop`, metrics and wakers stop in the pool; the worker
+//!   goes on.
+//! * **Shutdown tells the truth**: see [`Pool::shutdown`].
+//!
+//! # Limitations
+//!
+//! * The keeper's millisecond is a bound on how long a job is overlooked, not on how long it waits.
+//! * A job that never ends keeps its thread. Nothing can stop it; [`Context::is_cancelled`] asks it to.
+//! * With several workers, first in first out is the order in which jobs are taken, in batches; not that in which they end.
+
+// Clippy resolves the facade's names to the types behind them and cannot tell the way through it from the way around.
+#![allow(clippy::disallowed_types)]
+
+use std::fmt;
+
+use crate::sync::Arc;
+
+mod beds;
+mod builder;
+mod cancel;
+mod core;
+mod handle;
+mod job;
+mod keeper;
+#[cfg(not(any(loom, shuttle)))]
+mod lease;
+mod life;
+mod metrics;
+mod pinning;
+mod queue;
+mod room;
+mod shutdown;
+mod stats;
+mod submit;
+mod task;
+mod tray;
+mod worker;
+
+pub use builder::{BuildError, Builder, Order};
+pub use cancel::CancelToken;
+pub use handle::{Finished, JobHandle};
+pub use job::{Cleanup, Context, Ending, EndingKind, Failure, Job, Run};
+pub use metrics::{AtomicMetrics, Histogram, Metrics, NoMetrics};
+pub use queue::{BucketQueue, JobPriority, JobQueue, PushError, Refusal, SegmentedQueue};
+pub use shutdown::Shutdown;
+pub use stats::PoolStats;
+pub use submit::{RejectReason, SubmitError, SubmitFuture};
+pub use task::{Task, TaskHandle};
+
+/// What models look at by itself.
+#[cfg(any(loom, shuttle, feature = "internals"))]
+#[doc(hidden)]
+pub(crate) mod inner {
+    pub use super::tray::{Next, Tray};
+}
+
+/// The most workers that a pool can have.
+pub const MAX_WORKERS: usize = 1 << 14;
+
+/// Workers that run jobs, and a queue in which jobs wait for them.
+///
+/// Shared by reference, or in an `Arc`. Dropping it drops what was not begun and waits for nobody; [`shutdown`](Pool::shutdown) ends it in
+/// order. See the [module](self) for what it guarantees.
+pub struct Pool<T: Send + 'static, M: Metrics = NoMetrics> {
+    core: Arc<core::Core<T, M>>,
+}
+
+impl<T: Send + 'static> Pool<T> {
+    /// Sets up a pool.
+    pub fn builder() -> Builder<T> {
+        Builder::new()
+    }
+}
+
+impl<T: Send + 'static, M: Metrics> fmt::Debug for Pool<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("stats", &self.stats()).finish()
+    }
+}

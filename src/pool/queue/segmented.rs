@@ -1,0 +1,438 @@
+//! A lock-free queue of many producers and many consumers: a list of segments, first in, first out.
+//!
+//! ```text
+//!          head                                   tail
+//!           |                                      |
+//!           v                                      v
+//!     +-----------+   next   +-----------+   next   +-----------+   next
+//!     | ######### | -------> | ######### | -------> | ####..... | -------> null, or the end mark
+//!     +-----------+          +-----------+          +-----------+
+//!        claimed up to `head`, reserved up to `tail`: an index each, in every segment
+//! ```
+//!
+//! # States of a slot
+//!
+//! | from | to | by | meaning |
+//! |---|---|---|---|
+//! | empty | `FULL` | its producer (P5) | the item is there, and its consumer's |
+//! | empty | `PASSED` | its consumer (C3) | the consumer has gone on; the producer keeps its item and tries another slot |
+//!
+//! A slot has one producer, by the index that it reserved, and one consumer, by the index that it claimed; each slot is used once
+//! in each life of its segment. A state carries the number of the life; one of an earlier life is empty.
+//!
+//! # Steps
+//!
+//! ```text
+//!   push                                          pop
+//!     P1  pin; the segment at `tail`                C1  pin; the segment at `head`
+//!     P2  used up: append a segment if none           used up: the segment after it; help `tail` over it,
+//!         follows (CAS next), help `tail`, P1              CAS head, retire the old one, C1
+//!     P3  CAS the segment's tail: slots reserved    C2  CAS the segment's head: slots claimed
+//!     P4  write the item                            C3  FULL: take the item. Empty: wait a little, then
+//!     P5  CAS empty -> FULL; PASSED: take the           CAS empty -> PASSED, and go on
+//!         item back, P1
+//!   close: set CLOSED in the last segment's tail; if that was used up, CAS its `next` from null to the end mark; if
+//!          another one follows already, the same there
+//! ```
+//!
+//! A pop that has claimed slots and found every producer of them missing starts again.
+//!
+//! **A stalled producer** holds up nobody: what it has reserved is passed by, and what was pushed after it comes out. A stalled
+//! consumer holds up what it has claimed, and nothing else.
+//!
+//! **First in, first out.** An item that is taken was pushed at the CAS of P3 of the slot where it was found, and popped at
+//! that of C2: indices are handed out in order, and a slot that was passed by contains nothing. What one call pushes or pops at
+//! once is pushed and popped one after another, in order, others in between.
+//!
+//! **Never more than the capacity.** P3 reads how far consumers are, `head`, before its CAS; `head` only grows. So after the CAS the
+//! difference is at most the capacity. The number that is read may be an earlier one, kept in `consumed`; before a push is refused
+//! it is read anew. It is refused at a moment at which the queue was full: `tail` was read before `head`, and only grows too.
+//!
+//! **Empty at some moment.** C2 reads head, then tail, of a segment that is not used up. If they are equal then, they were when
+//! tail was read: head had not become more, since it is never more than tail.
+//!
+//! **Closed.** A slot is reserved before CLOSED is set in its segment, or not at all; and a segment is appended before the end mark, or
+//! not at all. So after `close` returns the set of reserved slots is fixed.
+//!
+//! **Memory.** `tail` never points to a segment before `head`: C1 helps it first. So after the CAS of C1 the old segment is
+//! reachable by nobody who pins later, and is retired through the guard (rule 2 of `lookup::reclaim`); producers and consumers that are
+//! still at work in it have pinned earlier. The reclaimer resets it and puts it into the store, from which P2 takes: that a
+//! segment is used again while somebody still sees its old life is as impossible as that it were freed. What loses the race of
+//! P2 goes the same way.
+//!
+//! The indices handed out by one word each, and consumers that overtake producers by spoiling their slots, are the idea of P. Ramalhete
+//! and A. Correia's `FAAArrayQueue` (2016), after A. Morrison and Y. Afek's LCRQ (2013); the list of segments is that of M. Michael
+//! and M. Scott's queue (1996).
+
+use std::{collections::VecDeque, fmt};
+
+use super::{
+    JobPriority, JobQueue, PushError, Refusal,
+    recycle::Store,
+    segment::{AHEAD, Claimed, Reserved, Segment},
+};
+use crate::{
+    lookup::{DefaultReclaim, Guard, Reclaim},
+    sync::{
+        Arc, CachePadded, Spin,
+        atomic::{AtomicPtr, AtomicU64, Ordering},
+    },
+};
+
+/// Slots in a segment, unless another number is asked for.
+pub const SEGMENT_SLOTS: usize = 64;
+
+/// Segments that are kept to be used again, at most. The reclaimer gives them back 128 at a time, of each thread.
+const KEPT: usize = 1_024;
+
+/// How often a consumer looks again before it passes by a producer: each time it waits twice as long as before. None in a
+/// model, where either outcome is explored.
+const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 5 };
+
+/// A lock-free queue of many producers and many consumers, first in, first out.
+///
+/// *Progress:* lock-free. A producer that stalls in the middle of a push delays its own item only; a consumer that stalls
+/// delays what it has claimed. A consumer waits for up to a microsecond for a producer whose slot it has come to, then goes on without it.
+///
+/// *Ordering:* what happened before a push happens before what follows the pop of that item.
+///
+/// *Complexity:* O(1) for each item, with one read-modify-write of a shared word for each push or for each batch, and one of the slot; one for
+/// each pop or batch. Allocates a segment now and then; once so many segments are in use as the threads need, none: segments
+/// are used again, up to 1,024 of them are kept.
+///
+/// ```
+/// use leasehold::pool::{JobPriority, JobQueue, Refusal, SegmentedQueue};
+/// use std::collections::VecDeque;
+///
+/// let queue = SegmentedQueue::bounded(2);
+/// let any = JobPriority::NORMAL;
+/// queue.push("a", any)?;
+/// queue.push("b", any)?;
+/// let refused = queue.push("c", any).unwrap_err();
+/// assert_eq!((refused.item, refused.reason), ("c", Refusal::Full));
+///
+/// let mut batch = VecDeque::new();
+/// assert_eq!(queue.pop_many(10, &mut batch), 2);
+/// assert_eq!(batch, ["a", "b"]);
+/// # Ok::<(), leasehold::pool::PushError<&str>>(())
+/// ```
+pub struct SegmentedQueue<T: Send + 'static, G: Reclaim = DefaultReclaim> {
+    head: CachePadded<AtomicPtr<Segment<T>>>,
+    tail: CachePadded<Tail<T>>,
+    limit: u64,
+    slots: usize,
+    store: Arc<Store<T>>,
+    reclaim: G,
+}
+
+struct Tail<T> {
+    segment: AtomicPtr<Segment<T>>,
+    /// How far consumers were when a producer looked last.
+    consumed: AtomicU64,
+}
+
+impl<T: Send + 'static> SegmentedQueue<T> {
+    /// A queue that takes up to `capacity` items at once (at least one).
+    pub fn bounded(capacity: usize) -> Self {
+        Self::with(capacity.max(1) as u64, SEGMENT_SLOTS)
+    }
+
+    /// A queue that takes as many items as there is memory for.
+    pub fn unbounded() -> Self {
+        Self::with(u64::MAX, SEGMENT_SLOTS)
+    }
+}
+
+impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
+    /// As [`bounded`](SegmentedQueue::bounded) or, with `u64::MAX`, [`unbounded`](SegmentedQueue::unbounded), with segments of `slots`
+    /// slots (at least one). More slots are fewer segments to be linked and retired, and more memory while there is little in the queue.
+    pub fn with(limit: u64, slots: usize) -> Self {
+        let slots = slots.max(1);
+        let store = Arc::new(Store::new(KEPT));
+        let mut first = Segment::new(slots);
+        first.place(0, Arc::clone(&store));
+        let first = Box::into_raw(first);
+        SegmentedQueue {
+            head: CachePadded::new(AtomicPtr::new(first)),
+            tail: CachePadded::new(Tail { segment: AtomicPtr::new(first), consumed: AtomicU64::new(0) }),
+            limit: limit.max(1),
+            slots,
+            store,
+            reclaim: G::new(),
+        }
+    }
+
+    /// A segment that a guard keeps alive.
+    ///
+    /// # Safety
+    /// `pointer` was read through `guard`, or is what follows such a one, and is neither null nor the end mark.
+    unsafe fn follow<'g>(guard: &'g G::Guard<'_>, pointer: *mut Segment<T>) -> &'g Segment<T> {
+        guard.touch(pointer);
+        // SAFETY: the module's argument: it was not retired when the guard was made.
+        unsafe { &*pointer }
+    }
+
+    /// P1. Acquire: pairs with the Release of the CAS that put it there: its contents.
+    fn last<'g>(&self, guard: &'g G::Guard<'_>) -> &'g Segment<T> {
+        // SAFETY: `tail` is never null, nor the end mark.
+        unsafe { Self::follow(guard, guard.protect(&self.tail.segment, Ordering::Acquire)) }
+    }
+
+    /// C1. Acquire: as `last`.
+    fn first<'g>(&self, guard: &'g G::Guard<'_>) -> &'g Segment<T> {
+        // SAFETY: as `last`.
+        unsafe { Self::follow(guard, guard.protect(&self.head, Ordering::Acquire)) }
+    }
+
+    /// For how many items there is room beyond `position`.
+    fn room(&self, position: u64, guard: &G::Guard<'_>) -> usize {
+        if self.limit == u64::MAX {
+            return usize::MAX;
+        }
+        // Relaxed: a number that only grows; an old one makes the queue look fuller, and is read anew then.
+        let mut consumed = self.tail.consumed.load(Ordering::Relaxed);
+        if position.wrapping_sub(consumed) >= self.limit || position < consumed {
+            consumed = self.first(guard).head_position();
+            self.tail.consumed.store(consumed, Ordering::Relaxed);
+        }
+        // A position of the past, from before what has been consumed since: the CAS will fail.
+        let used = position.saturating_sub(consumed);
+        usize::try_from(self.limit.saturating_sub(used)).unwrap_or(usize::MAX)
+    }
+
+    /// P2: makes sure that something follows, and moves `tail` there.
+    fn append(&self, used_up: &Segment<T>, guard: &G::Guard<'_>) -> Result<(), Refusal> {
+        // Acquire: pairs with the Release of the CAS below, on failure too: the next segment's contents.
+        let mut next = used_up.next.load(Ordering::Acquire);
+        if next.is_null() {
+            let mut fresh = self.store.take(guard).unwrap_or_else(|| Segment::new(self.slots));
+            fresh.place(used_up.end_position(), Arc::clone(&self.store));
+            let fresh = Box::into_raw(fresh);
+            let null = std::ptr::null_mut();
+            match used_up.next.compare_exchange(null, fresh, Ordering::Release, Ordering::Acquire) {
+                Ok(_) => next = fresh,
+                Err(found) => {
+                    // SAFETY: it was never reachable; nobody else knows it. Through the reclaimer, for it may have come from the
+                    // store, and must not go back there while somebody believes to know what was below it.
+                    unsafe { guard.retire(fresh, Store::put) };
+                    next = found;
+                }
+            }
+        }
+        if next == Segment::end() {
+            return Err(Refusal::Closed);
+        }
+        self.help(used_up, next);
+        Ok(())
+    }
+
+    /// Moves `tail` from a segment to the next one, unless somebody has.
+    fn help(&self, used_up: &Segment<T>, next: *mut Segment<T>) {
+        // Release: pairs with the Acquire of P1. Relaxed on failure: it is not followed. A failure means that `tail` is beyond: it was
+        // at this segment, at least, when we came to know it, and only moves on.
+        let used_up = std::ptr::from_ref(used_up).cast_mut();
+        let _ = self.tail.segment.compare_exchange(used_up, next, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// C1, where the first segment is used up. Whether there is another one.
+    fn advance(&self, used_up: &Segment<T>, guard: &G::Guard<'_>) -> bool {
+        // Acquire: pairs with the Release of P2: the segment's contents, which `head` passes on.
+        let next = used_up.next.load(Ordering::Acquire);
+        if next.is_null() || next == Segment::end() {
+            return false;
+        }
+        self.help(used_up, next);
+        let old = std::ptr::from_ref(used_up).cast_mut();
+        // Release: pairs with the Acquire of C1: the next segment's contents, and that `tail` has left the old one.
+        if self.head.compare_exchange(old, next, Ordering::Release, Ordering::Relaxed).is_ok() {
+            // SAFETY: neither `head` nor `tail` leads to it any more, and only the winner of the CAS comes here. Its slots are all
+            // claimed; who has claimed or reserved one and is not done holds a guard.
+            unsafe { guard.retire(old, Store::put) };
+        }
+        true
+    }
+
+    /// P1 to P5 for as many items as there are. What is refused stays in `items`.
+    fn push_some(&self, items: &mut impl Source<T>) -> Result<(), Refusal> {
+        let guard = self.reclaim.pin();
+        while items.left() > 0 {
+            let segment = self.last(&guard);
+            match segment.reserve(items.left(), |position| self.room(position, &guard)) {
+                Reserved::Slots(from, count) => {
+                    for index in from..from + count {
+                        let Some(item) = items.take() else { break };
+                        if let Err(item) = segment.publish(index, item) {
+                            // Into the next slot, so that the order is kept.
+                            items.put_back(item);
+                        }
+                    }
+                }
+                Reserved::UsedUp => self.append(segment, &guard)?,
+                Reserved::Refused(reason) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one item out; none if the queue was empty at some moment of this call. Lock-free.
+    pub fn pop(&self) -> Option<T> {
+        let mut one = None;
+        self.pop_into(1, |item| one = Some(item));
+        one
+    }
+
+    /// C1 to C3: at most `max` items are given to `into`; answers how many.
+    fn pop_into(&self, max: usize, mut into: impl FnMut(T)) -> usize {
+        if max == 0 {
+            return 0;
+        }
+        let guard = self.reclaim.pin();
+        let mut taken = 0;
+        loop {
+            let segment = self.first(&guard);
+            match segment.claim(max) {
+                Claimed::Slots(from, count) => {
+                    let end = from + count;
+                    (from..end.min(from + AHEAD)).for_each(|index| segment.expect(index));
+                    for index in from..end {
+                        if index + AHEAD < end {
+                            segment.expect(index + AHEAD);
+                        }
+                        let mut spin = Spin::new();
+                        let patience = || {
+                            let again = spin.attempts() < PATIENCE;
+                            if again {
+                                spin.once();
+                            }
+                            again
+                        };
+                        if let Some(item) = segment.take(index, patience) {
+                            into(item);
+                            taken += 1;
+                        }
+                    }
+                    if taken > 0 {
+                        return taken;
+                    }
+                }
+                Claimed::Nothing => return 0,
+                Claimed::UsedUp => {
+                    if !self.advance(segment, &guard) {
+                        return 0;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where a push takes its items from.
+trait Source<T> {
+    fn left(&self) -> usize;
+    fn take(&mut self) -> Option<T>;
+    fn put_back(&mut self, item: T);
+}
+
+impl<T> Source<T> for Option<T> {
+    #[inline(always)]
+    fn left(&self) -> usize {
+        usize::from(self.is_some())
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<T> {
+        Option::take(self)
+    }
+
+    #[inline(always)]
+    fn put_back(&mut self, item: T) {
+        *self = Some(item);
+    }
+}
+
+impl<T> Source<T> for VecDeque<T> {
+    fn left(&self) -> usize {
+        self.len()
+    }
+
+    fn take(&mut self) -> Option<T> {
+        self.pop_front()
+    }
+
+    fn put_back(&mut self, item: T) {
+        self.push_front(item);
+    }
+}
+
+impl<T: Send + 'static, G: Reclaim> JobQueue<T> for SegmentedQueue<T, G> {
+    #[inline]
+    fn push(&self, item: T, _priority: JobPriority) -> Result<(), PushError<T>> {
+        let mut item = Some(item);
+        self.push_some(&mut item).map_err(|reason| PushError {
+            // One that was refused has been put back, or was never taken.
+            item: item.take().expect("a push that fails keeps its item"),
+            reason,
+        })
+    }
+
+    fn push_many(&self, items: &mut VecDeque<T>, _priority: JobPriority) -> Result<(), Refusal> {
+        self.push_some(items)
+    }
+
+    #[inline]
+    fn pop_many(&self, max: usize, into: &mut VecDeque<T>) -> usize {
+        self.pop_into(max, |item| into.push_back(item))
+    }
+
+    fn len(&self) -> usize {
+        let guard = self.reclaim.pin();
+        let (last, first) = (self.last(&guard).tail_position(), self.first(&guard).head_position());
+        usize::try_from(last.saturating_sub(first)).unwrap_or(usize::MAX)
+    }
+
+    fn capacity(&self) -> Option<usize> {
+        (self.limit != u64::MAX).then(|| usize::try_from(self.limit).unwrap_or(usize::MAX))
+    }
+
+    fn passed(&self) -> u64 {
+        self.first(&self.reclaim.pin()).head_position()
+    }
+
+    fn close(&self) {
+        let guard = self.reclaim.pin();
+        let mut segment = self.last(&guard);
+        while segment.close() {
+            // Release: nothing is published; the strongest that costs nothing here, for `append`'s Acquire. Acquire on failure: pairs
+            // with the Release of P2.
+            let null = std::ptr::null_mut();
+            match segment.next.compare_exchange(null, Segment::end(), Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(found) if found == Segment::end() => return,
+                // SAFETY: linked after one that the guard keeps, so not retired before it.
+                Err(found) => segment = unsafe { Self::follow(&guard, found) },
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static, G: Reclaim> fmt::Debug for SegmentedQueue<T, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentedQueue")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static, G: Reclaim> Drop for SegmentedQueue<T, G> {
+    fn drop(&mut self) {
+        // Relaxed: nobody else is here.
+        let mut next = self.head.load(Ordering::Relaxed);
+        while !next.is_null() && next != Segment::end() {
+            // SAFETY: what can be reached from `head` was never retired, and `&mut self` rules out that anybody is at work in it.
+            let mut segment = unsafe { Box::from_raw(next) };
+            next = segment.next.load(Ordering::Relaxed);
+            segment.drop_items();
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One worker: takes jobs, runs them, sleeps when there are none.
+//!
+//! ```text
+//!     its own tray --> the queue, a batch --> another one's tray, half --> looks again a few times --> sleeps
+//! ```
+//!
+//! # How many are awake
+//!
+//! To wake a worker costs microseconds, to run a small job takes nanoseconds. So there is a *pace*, the measured mean time of a job, and
+//! three rules:
+//!
+//! * A submitter wakes one if all sleep, at once; and for each job if jobs are long (10 µs).
+//! * A worker that takes a batch wakes another one if what is left, at the present pace, is work for 200 µs.
+//! * Otherwise the keeper is on duty (`keeper`): if a millisecond later there is still something left, one job has turned out longer
+//!   than the pace, and it wakes one more, each millisecond.
+//!
+//! A worker that keeps up with its submitters would take every job by itself, and the queue's words would go to and fro between two
+//! processors for each. So after a small batch of short jobs it pauses, about a microsecond, and takes what has come meanwhile. Only while jobs
+//! come: one that comes to an idle pool is begun at once.
+//!
+//! While jobs are long a batch is one job. The pace falls at once to what is measured, and rises by an eighth of the difference.
+
+use std::collections::VecDeque;
+
+use super::{EndingKind, Metrics, core::Core, job::Job, queue::JobQueue, tray::Next};
+use crate::sync::{Spin, Timestamp, atomic::Ordering, barrier, count::AtomicU64};
+
+/// Jobs that are taken at once.
+pub const BATCH: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+
+/// A job that takes so long is long.
+const LONG_NANOS: u64 = 10_000;
+
+/// Work for so long is worth waking somebody.
+const WORTH_NANOS: u64 = 200_000;
+
+/// How often a worker that finds nothing looks again before it sleeps.
+/// Some microseconds; it does not yield, for on a busy machine whoever sleeps is back sooner than whoever yields.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { Spin::YIELD_AFTER };
+
+/// Steps of a spin in which jobs gather, each twice as long as the one before.
+const GATHER: u32 = 5;
+
+/// Of the batches that are small the time is taken of one in so many.
+const SAMPLE: u32 = 8;
+
+/// How long a worker sleeps at most where the barrier gives no order.
+const UNORDERED: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// The mean time of a job, in nanoseconds.
+pub struct Pace(AtomicU64);
+
+impl Pace {
+    /// Not known yet: long.
+    pub fn new() -> Self {
+        Pace(AtomicU64::new(if cfg!(any(loom, shuttle)) { LONG_NANOS - 1 } else { WORTH_NANOS }))
+    }
+
+    fn nanos(&self) -> u64 {
+        // Relaxed: an estimate.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub fn is_long(&self) -> bool {
+        self.nanos() >= LONG_NANOS
+    }
+
+    /// Whether so many jobs are work for another worker.
+    fn is_worth_waking(&self, jobs: usize) -> bool {
+        // In a model there are never many, and whoever may be woken is.
+        cfg!(any(loom, shuttle)) || self.nanos().saturating_mul(jobs as u64) >= WORTH_NANOS
+    }
+
+    fn learn(&self, nanos: u64) {
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
+        let old = self.nanos();
+        let new = if nanos < old { nanos } else { old + (nanos - old) / 8 };
+        // What hardly differs is not worth the line.
+        if new.abs_diff(old) * 8 > old {
+            self.0.store(new, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lets jobs gather.
+fn pause() {
+    if !cfg!(any(loom, shuttle)) {
+        let mut spin = Spin::new();
+        for _ in 0..GATHER {
+            spin.once();
+        }
+    }
+}
+
+/// Why a worker that found nothing goes on.
+enum Rest {
+    /// There is something in its batch.
+    Found,
+    /// It has slept.
+    Woken,
+    /// There is nothing for it to do any more; whether it was dismissed, and is counted no more.
+    Over { dismissed: bool },
+}
+
+impl<T: Send + 'static, M: Metrics> Core<T, M> {
+    /// A worker's life. Whether it was dismissed, and is counted no more.
+    pub fn work(&self, me: usize) -> bool {
+        barrier::prepare();
+        let tray = &self.trays[me];
+        let mut batch = VecDeque::with_capacity(BATCH);
+        // When the present batch was taken, of how many jobs, if that is measured; and how many were not since.
+        let mut measured: Option<(Timestamp, u64)> = None;
+        let mut unmeasured = 0;
+        let mut small = false;
+        let mut next = tray.next();
+        loop {
+            next = match next {
+                Next::Run(job) => {
+                    self.run(job, me);
+                    tray.next()
+                }
+                Next::Fill => {
+                    if let Some((since, jobs)) = measured.take() {
+                        let took = self.clock.now().saturating_since(since);
+                        self.pace.learn(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs);
+                    }
+                    if small && !self.pace.is_long() {
+                        pause();
+                    }
+                    if self.find(me, &mut batch) == 0 {
+                        match self.rest(me, &mut batch) {
+                            Rest::Found => {}
+                            Rest::Woken => {
+                                small = false;
+                                next = tray.next();
+                                continue;
+                            }
+                            Rest::Over { dismissed } => {
+                                tray.rest();
+                                return dismissed;
+                            }
+                        }
+                    }
+                    let jobs = batch.len();
+                    small = jobs < BATCH / 4;
+                    unmeasured += 1;
+                    if !cfg!(any(loom, shuttle))
+                        && (jobs >= BATCH / 4 || unmeasured >= SAMPLE || self.pace.is_long())
+                    {
+                        measured = Some((self.clock.now(), jobs as u64));
+                        unmeasured = 0;
+                    }
+                    let next = tray.fill(&mut batch);
+                    self.spread(jobs - 1);
+                    next
+                }
+                Next::Revoked => return false,
+            };
+        }
+    }
+
+    /// Takes a batch from the queue or, if there is nothing, from another tray.
+    fn find(&self, me: usize, batch: &mut VecDeque<Job<T>>) -> usize {
+        let most = if self.pace.is_long() { 1 } else { BATCH };
+        let taken = self.queue.pop_many(most, batch);
+        // Also if nothing was taken: producers may have been passed by.
+        self.room.freed(|| self.free_places());
+        if taken > 0 {
+            return taken;
+        }
+        let others = (1..self.trays.len()).map(|i| (me + i) % self.trays.len());
+        others
+            .filter(|&other| self.trays[other].waiting() > 0)
+            .map(|other| self.trays[other].steal(batch))
+            .find(|&stolen| stolen > 0)
+            .unwrap_or(0)
+    }
+
+    /// Nothing was found: looks again for a while, then sleeps. The tray is being filled until it sleeps.
+    fn rest(&self, me: usize, batch: &mut VecDeque<Job<T>>) -> Rest {
+        let mut spin = Spin::new();
+        for _ in 0..LOOKS {
+            spin.once();
+            let closed = self.is_closed();
+            if self.find(me, batch) > 0 {
+                return Rest::Found;
+            }
+            if closed {
+                return Rest::Over { dismissed: false };
+            }
+        }
+        let ordered = self.beds.lie_down(me, self.clock.now());
+        // B3. Whether it is closed first: what is not found then will not come.
+        let closed = self.is_closed();
+        let found = self.find(me, batch);
+        if found > 0 || closed {
+            let dismissed = self.beds.get_up(me);
+            if found == 0 {
+                return Rest::Over { dismissed };
+            }
+            if dismissed {
+                // It has work to do, and stays.
+                self.beds.enlist();
+            }
+            return Rest::Found;
+        }
+        self.trays[me].rest();
+        if self.beds.count().workers > self.scaling.least {
+            // It may be one too many, and somebody must see to that in time. After the barrier of B2.
+            self.keeper.call();
+        }
+        let dismissed = if ordered { self.beds.sleep(me) } else { self.beds.doze(me, UNORDERED) };
+        if dismissed { Rest::Over { dismissed } } else { Rest::Woken }
+    }
+
+    /// Wakes another worker if the jobs that are left are worth it, and otherwise has the keeper look after them.
+    fn spread(&self, on_tray: usize) {
+        barrier::light();
+        if self.beds.count().asleep == 0 {
+            return;
+        }
+        let left = on_tray + self.queue.len();
+        if left == 0 {
+            return;
+        }
+        if self.pace.is_worth_waking(left) {
+            self.beds.wake_one();
+        } else {
+            self.keeper.call();
+        }
+    }
+
+    /// Runs a job. Never panics, unless something is wrong in here.
+    fn run(&self, job: Job<T>, me: usize) {
+        let (waited, begun) = if M::TIMED {
+            let begun = self.clock.now();
+            let waited = begun.saturating_since(job.since());
+            self.tell(|metrics| metrics.begun(Some(waited)));
+            (Some(waited), begun)
+        } else {
+            (None, Timestamp::ZERO)
+        };
+        let count = |kind: EndingKind| {
+            let tally = &self.tallies[me].ended[kind as usize];
+            // Relaxed: this worker alone writes it.
+            tally.store(tally.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let ran = M::TIMED.then(|| self.clock.now().saturating_since(begun));
+            self.tell(|metrics| metrics.ended(kind, ran));
+        };
+        job.execute(&self.stopping, me, waited, &|payload, ending| self.report(payload, ending), count);
+    }
+}
+
+impl EndingKind {
+    /// How many kinds there are.
+    pub(super) const COUNT: usize = 5;
+}

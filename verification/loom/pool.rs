@@ -1,0 +1,300 @@
+//! The pool: no wake-up is lost, nothing is run twice, a shutdown accounts for every job.
+//!
+//! A worker that sleeps for ever is a deadlock, which loom reports; so is a submitter that waits for ever, or a handle. There is no keeper
+//! here, for there is no time: nothing may depend on it but speed.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc as StdArc,
+        atomic::{AtomicUsize as StdUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use leasehold::{
+    internals::{
+        pool::{Next, Tray},
+        sync::Arc,
+    },
+    pool::{EndingKind, Job, Order, Pool, RejectReason},
+};
+
+use crate::common::{model_within, spawn};
+
+/// How often jobs were run, and cleaned up. Not instrumented: the models must not be ordered by what they count with.
+#[derive(Clone, Default)]
+struct Count(StdArc<(StdUsize, StdUsize)>);
+
+impl Count {
+    fn job(&self) -> Job<Count> {
+        let run = |count: &mut Count, _: &leasehold::pool::Context<'_>| {
+            count.0.0.fetch_add(1, SeqCst);
+            Ok(())
+        };
+        Job::new(self.clone(), run).cleanup(|count, _| {
+            count.0.1.fetch_add(1, SeqCst);
+        })
+    }
+
+    fn run(&self) -> usize {
+        self.0.0.load(SeqCst)
+    }
+
+    fn cleaned(&self) -> usize {
+        self.0.1.load(SeqCst)
+    }
+}
+
+fn pool(workers: usize, capacity: usize) -> Pool<Count> {
+    pool_by(Order::Fifo, workers, capacity)
+}
+
+fn pool_by(order: Order, workers: usize, capacity: usize) -> Pool<Count> {
+    let builder = Pool::builder().workers(workers).capacity(capacity).segment_slots(2).order(order);
+    builder.build().expect("in range")
+}
+
+/// A job that comes while the worker lies down, or has; then the pool is dropped.
+#[test]
+fn submit_lie_down() {
+    model_within(3, || {
+        let count = Count::default();
+        let pool = pool(1, 4);
+        let (job, handle) = count.job().with_handle();
+        pool.try_submit(job).expect("room");
+        assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        drop(pool);
+        assert_eq!((count.run(), count.cleaned()), (1, 1));
+    });
+}
+
+#[test]
+fn submit_lie_down_by_priority() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = pool_by(Order::Priority, 1, 4);
+        let (job, handle) = count.job().with_handle();
+        pool.try_submit(job).expect("room");
+        assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        drop(pool);
+    });
+}
+
+/// A second job after the first has been run: the worker is on its way to bed, or asleep again.
+#[test]
+fn submit_submit_lie_down() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = pool(1, 4);
+        for _ in 0..2 {
+            let (job, handle) = count.job().with_handle();
+            pool.try_submit(job).expect("room");
+            assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        }
+        drop(pool);
+        assert_eq!(count.run(), 2);
+    });
+}
+
+/// Two workers, one wakes the other, one may take from the other's tray.
+#[test]
+fn two_workers() {
+    model_within(1, || {
+        let count = Count::default();
+        let pool = pool(2, 4);
+        let handles: Vec<_> = (0..2)
+            .map(|_| {
+                let (job, handle) = count.job().with_handle();
+                pool.try_submit(job).expect("room");
+                handle
+            })
+            .collect();
+        for handle in handles {
+            assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        }
+        drop(pool);
+        assert_eq!((count.run(), count.cleaned()), (2, 2));
+    });
+}
+
+/// A submitter waits for room in a queue of one.
+#[test]
+fn wait_for_room() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = pool(1, 1);
+        for _ in 0..3 {
+            pool.submit(count.job()).expect("open");
+        }
+        assert!(pool.shutdown(Duration::MAX).is_complete());
+        assert_eq!((count.run(), count.cleaned()), (3, 3));
+    });
+}
+
+/// Two submitters wait, one of them a task that is given up at some moment: the other is let in.
+#[test]
+fn wait_for_room_and_give_up() {
+    model_within(1, || {
+        let count = Count::default();
+        let pool = Arc::new(pool(1, 1));
+        let other = {
+            let (pool, count) = (Arc::clone(&pool), count.clone());
+            spawn(move || {
+                for _ in 0..2 {
+                    pool.submit(count.job()).expect("open");
+                }
+            })
+        };
+        let accepted = {
+            let mut submit = pin!(pool.submit_async(count.job()));
+            let mut context = Context::from_waker(Waker::noop());
+            let mut polls = (0..2).map(|_| submit.as_mut().poll(&mut context));
+            polls.any(|poll| matches!(poll, Poll::Ready(Ok(()))))
+        };
+        other.join().expect("no panic");
+        assert!(pool.shutdown(Duration::MAX).is_complete());
+        assert_eq!(count.run(), 2 + usize::from(accepted));
+        assert_eq!(count.cleaned(), 3, "the job that was given up was dropped");
+    });
+}
+
+/// A shutdown in order runs what was accepted.
+#[test]
+fn shutdown_submit() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = Arc::new(pool(1, 4));
+        let other = {
+            let (pool, count) = (Arc::clone(&pool), count.clone());
+            spawn(move || match pool.try_submit(count.job()) {
+                Ok(()) => true,
+                Err(refused) => {
+                    assert_eq!(refused.reason, RejectReason::Closed);
+                    false
+                }
+            })
+        };
+        let ended = pool.shutdown(Duration::MAX);
+        assert!(ended.is_complete() && ended.unrun.is_empty());
+        let run = count.run();
+        let accepted = other.join().expect("no panic");
+        assert_eq!(run, usize::from(accepted), "run before the shutdown returned, or refused");
+        assert_eq!(count.cleaned(), 1);
+    });
+}
+
+/// A shutdown that has no time: each job was run, or is handed back.
+#[test]
+fn shutdown_now() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = pool(1, 4);
+        for _ in 0..3 {
+            pool.try_submit(count.job()).expect("room");
+        }
+        let ended = pool.shutdown(Duration::ZERO);
+        assert_eq!(ended.unrun.len(), ended.handed_back);
+        let unrun = ended.unrun.len();
+        drop(ended);
+        let later = pool.shutdown(Duration::MAX);
+        assert_eq!((later.unrun.len(), later.handed_back), (0, unrun), "all are told the truth");
+        drop(pool);
+        assert_eq!((count.run() + unrun, count.cleaned()), (3, 3));
+    });
+}
+
+/// Two shutdowns without time at once, and a submission.
+#[test]
+fn shutdown_now_shutdown_now_submit() {
+    model_within(1, || {
+        let count = Count::default();
+        let pool = Arc::new(pool(1, 4));
+        pool.try_submit(count.job()).expect("room");
+        let other = {
+            let (pool, count) = (Arc::clone(&pool), count.clone());
+            spawn(move || {
+                let accepted = pool.try_submit(count.job()).is_ok();
+                (accepted, pool.shutdown(Duration::ZERO).unrun.len())
+            })
+        };
+        let mine = pool.shutdown(Duration::ZERO).unrun.len();
+        let (accepted, theirs) = other.join().expect("no panic");
+        let end = pool.shutdown(Duration::MAX);
+        assert_eq!((end.unrun.len(), end.handed_back), (0, mine + theirs));
+        assert_eq!(count.run() + mine + theirs, 1 + usize::from(accepted));
+        assert_eq!(count.cleaned(), 2);
+    });
+}
+
+/// Dropped at any moment: each job ends once, and every thread ends.
+#[test]
+fn drop_with_jobs() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = pool(1, 4);
+        let (job, handle) = count.job().with_handle();
+        pool.try_submit(job).expect("room");
+        pool.try_submit(count.job()).expect("room");
+        drop(pool);
+        let kind = handle.wait().ending.kind();
+        assert!(matches!(kind, EndingKind::Done | EndingKind::Dropped), "{kind:?}");
+    });
+}
+
+/// The tray: its owner, a thief and the end, each job in one hand.
+fn tray(jobs: u32, thief: bool, end: bool) {
+    model_within(3, move || {
+        let tray = Arc::new(Tray::<u32>::new(2));
+        assert!(matches!(tray.next(), Next::Fill));
+        let mut batch = (0..jobs).collect();
+        let thief = thief.then(|| {
+            let tray = Arc::clone(&tray);
+            spawn(move || {
+                let mut stolen = std::collections::VecDeque::new();
+                tray.steal(&mut stolen);
+                Vec::from(stolen)
+            })
+        });
+        let end = end.then(|| {
+            let tray = Arc::clone(&tray);
+            spawn(move || {
+                let mut unrun = Vec::new();
+                tray.revoke(&mut unrun);
+                unrun
+            })
+        });
+        let mut all = Vec::new();
+        let mut next = tray.fill(&mut batch);
+        while let Next::Run(job) = next {
+            all.push(job);
+            next = tray.next();
+        }
+        tray.rest();
+        for other in thief.into_iter().chain(end) {
+            all.extend(other.join().expect("no panic"));
+        }
+        let mut left = Vec::new();
+        assert!(!tray.revoke(&mut left), "nothing is running");
+        all.extend(left);
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..jobs));
+    });
+}
+
+#[test]
+fn tray_steal() {
+    tray(2, true, false);
+}
+
+#[test]
+fn tray_revoke() {
+    tray(2, false, true);
+}
+
+#[test]
+fn tray_steal_revoke() {
+    tray(2, true, true);
+}
