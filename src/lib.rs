@@ -132,7 +132,9 @@ mod shard_set;
 mod strategy;
 mod sync;
 
-pub use events::{Event, EventKind};
+pub use events::{Closing, Dropped, Event, EventKind};
+#[cfg(not(any(loom, shuttle)))]
+pub use events::{ObserveError, Observer};
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use extensions::TokioTimer;
 #[cfg(all(feature = "tower", not(any(loom, shuttle))))]
@@ -165,6 +167,9 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub mod internals {
+    pub mod events {
+        pub use crate::events::*;
+    }
     pub mod heap {
         pub use crate::heap::*;
     }

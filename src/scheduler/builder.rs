@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    sync::PoisonError,
     time::Duration,
 };
 
@@ -16,8 +17,11 @@ use super::{
     turn::Turn,
     wait::{Fairness, Rules, Timer, Waiters},
 };
+#[cfg(not(any(loom, shuttle)))]
+use crate::events::{Dispatchers, Observer};
 use crate::{
     DefaultHashBuilder,
+    events::{Hub, ObserveError},
     heap::Entry,
     lookup::Map,
     resource::Resource,
@@ -26,7 +30,7 @@ use crate::{
     shard_set::MAX_SHARDS,
     strategy::{Cell, Selector, Strategy},
     sync::{
-        Arc, CachePadded, Clock, MonotonicClock, Published,
+        Arc, CachePadded, Clock, MonotonicClock, Mutex, Proven, Published,
         atomic::{AtomicBool, AtomicU64},
         parallelism,
     },
@@ -41,6 +45,10 @@ pub enum Overflow {
     /// The worst eligible resource is evicted if it ranks worse than the newcomer; otherwise the newcomer is refused.
     EvictWorst,
 }
+
+/// Starts an observer. Not the observer itself: its type names the key's, of which the compiler would ask too much where a builder is
+/// kept across an `.await`. In a mutex it is `Sync`, for the proof.
+type Start<R> = Box<dyn FnOnce(&Core<R>) -> Result<(), ObserveError> + Send>;
 
 /// Settings of a [`Scheduler`]; made by [`Scheduler::builder`].
 ///
@@ -67,6 +75,7 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     weights: Option<Vec<u32>>,
     virtual_nodes: u32,
     events: usize,
+    observers: Proven<Vec<Mutex<Start<R>>>>,
     affinity: Affinity,
     max_hold: Option<Duration>,
     overdue: Overdue,
@@ -89,6 +98,7 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             weights: None,
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
             events: 0,
+            observers: Proven::new(Vec::new()),
             affinity: Affinity::default(),
             max_hold: None,
             overdue: Overdue::default(),
@@ -134,6 +144,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            observers,
             affinity,
             max_hold,
             overdue,
@@ -153,6 +164,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            observers,
             affinity,
             max_hold,
             overdue,
@@ -227,10 +239,21 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// The key is then cloned for each event, in the thread that makes it, after the shard's lock is free: also when a lease
     /// is dropped. That `Clone` may allocate; if it panics, the event becomes a gap; it must not call the scheduler.
     ///
-    /// Events are taken out with [`Scheduler::take_events`]; those that find no room are dropped, newest first, counted, and
-    /// visible as gaps in the sequence.
+    /// Events go to observers, see [`observer`](Builder::observer) and [`Scheduler::observe`]; without any they are taken out with
+    /// [`Scheduler::take_events`]. Those that find no room are dropped, newest first, counted, and visible as gaps in the sequence. An
+    /// observer's thread looks into the rings every half millisecond, and every 16 ms when nothing has happened: a ring should have
+    /// room for what its shard does in that time.
     pub fn event_capacity(mut self, events: usize) -> Self {
         self.events = events;
+        self
+    }
+
+    /// Somebody to be told of events, in a thread of its own that [`build`](Builder::build) starts. May be called several times.
+    ///
+    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 1,024 events per shard.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn observer(mut self, observer: impl Observer<R::Key> + 'static) -> Self {
+        self.observers.push(Mutex::new(Box::new(|core| core.observe(Some(0), Box::new(observer)))));
         self
     }
 
@@ -272,7 +295,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread. The affinity ring is built when it is first
+    /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread but those of observers. The affinity ring is built when it is first
     /// needed.
     ///
     /// # Errors
@@ -308,8 +331,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         let ring = Rings::plan(weights, self.virtual_nodes).map_err(BuildError::Ring)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
+        let is_observed = !self.observers.is_empty();
+        let events = if is_observed && self.events == 0 { OBSERVED_EVENTS } else { self.events };
+        let hub = (events > 0).then(|| Arc::new(Hub::new(shards, events)));
+        let ring_of = |shard: u32| hub.as_ref().map(|hub| Arc::clone(&hub.rings()[shard as usize]));
         let shards: Box<[Shard<R>]> =
-            (0..shards as u32).map(|index| Shard::new(index, self.ties, self.events)).collect();
+            (0..shards as u32).map(|index| Shard::new(index, self.ties, ring_of(index))).collect();
         for shard in &shards {
             shard.reserve(self.expected.div_ceil(shards.len()));
         }
@@ -330,7 +357,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             clock: self.clock,
             max_resources,
             virtual_nodes: self.virtual_nodes,
-            with_events: self.events > 0,
+            hub,
+            #[cfg(not(any(loom, shuttle)))]
+            dispatchers: Dispatchers::default(),
             unusual: AtomicBool::new(self.max_hold.is_some()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
@@ -339,6 +368,10 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             shards,
             waiters,
         });
+        for start in self.observers.into_inner() {
+            let start = start.into_inner().unwrap_or_else(PoisonError::into_inner);
+            start(&core).map_err(|error| BuildError::Observer { error: error.to_string() })?;
+        }
         Ok(Scheduler { core: share(core), hasher: self.hasher })
     }
 }
@@ -369,6 +402,9 @@ mod model {
 use model::share;
 #[cfg(not(any(loom, shuttle)))]
 use timed::share;
+
+/// Room for events per shard if somebody observes, and nothing was said.
+const OBSERVED_EVENTS: usize = 1024;
 
 /// Room for events per shard at most.
 const MAX_EVENTS: usize = 1 << 24;

@@ -277,7 +277,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// Takes out up to `max` events that have not been taken yet, shard by shard; the order within a shard is that of the
-    /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity).
+    /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity), and while there are
+    /// [observers](super::Builder::observer), to whom they go.
     ///
     /// Does not wait: a shard whose events another thread is taking out right now is passed over. Allocates the list.
     ///
@@ -296,8 +297,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let shards = &self.core.shards;
         // From a random one on, so that a busy shard does not keep the others' events back.
         let start = self.core.cell().draw_below(shards.len() as u32) as usize;
-        for ring in (0..shards.len()).filter_map(|i| shards[(start + i) % shards.len()].events()) {
-            ring.take(&mut events, max);
+        let Some(hub) = self.core.hub.as_ref().filter(|hub| !hub.is_read()) else { return events };
+        // The fleet's own comes last.
+        let rings = (0..shards.len()).map(|i| (start + i) % shards.len()).chain([shards.len()]);
+        for ring in rings.map(|i| &hub.rings()[i]) {
+            let left = max.saturating_sub(events.len());
+            let _ = ring.take(&mut events, left);
         }
         events
     }

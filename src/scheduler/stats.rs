@@ -75,7 +75,11 @@ pub struct Stats {
     pub cancelled: u64,
     /// Events that found room in a ring.
     pub events_emitted: u64,
-    /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
+    /// Events that found room in a ring, but not in an observer's inbox; once for each such observer.
+    pub events_missed: u64,
+    /// Panics of observers.
+    pub observer_panics: u64,
+    /// Events that found no room in a ring. Those whose key could not be cloned, a panic of user code, count as emitted here and as
     /// dropped there: a gap tells.
     pub events_dropped: u64,
     /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
@@ -151,6 +155,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let second = core.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
         // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
         stats.consistent = first == Some(second) && !staged;
+        if let Some(hub) = &core.hub {
+            let (emitted, dropped) = hub.fleet_counts();
+            stats.events_emitted += emitted;
+            stats.events_dropped += dropped;
+            (stats.events_missed, stats.observer_panics) = (hub.missed(), hub.panics());
+        }
         stats.members = stats.eligible + stats.reasons.total();
         stats.overdue = core.limits.as_ref().map_or(0, super::deadlines::Limits::seen);
         stats.in_flight = stats.lent.saturating_sub(stats.returned);

@@ -19,6 +19,7 @@ use super::{
     waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
 };
 use crate::{
+    events::EventKind,
     node::{Node, Standing, Value, quietly},
     resource::Resource,
     scheduler::{
@@ -310,6 +311,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             (waiter, looks)
         };
         core.waiters.counts.began();
+        core.tell(EventKind::WaitStarted, self.named());
         self.state = State::Waiting(Proven::new(Arc::clone(&waiter)));
         if looks {
             self.look_for(&waiter);
@@ -472,6 +474,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
         core.waiters.counts.ended(ending);
+        core.tell(EventKind::WaitEnded, self.named());
         if ending == Ending::HandedOff {
             // A clock that panics does not make it one fewer.
             let now = quietly(|| core.now()).unwrap_or(waiter.since);
@@ -490,6 +493,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
         }
         self.unpin();
+    }
+
+    /// The resource that is waited for by name. It is pinned.
+    fn named(&self) -> Option<&Node<R>> {
+        if let Wish::Named(named) = &self.wish { Some(named.node()) } else { None }
     }
 
     fn unpin(&mut self) {
