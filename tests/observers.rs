@@ -34,10 +34,6 @@ impl Told {
     fn total(&self) -> u64 {
         self.next.values().sum()
     }
-
-    fn kinds(&self) -> Vec<EventKind> {
-        self.events.iter().map(|event| event.kind).collect()
-    }
 }
 
 #[derive(Clone, Default)]

@@ -139,7 +139,8 @@ impl Dispatchers {
         if self.shared.phase().is_some() {
             return Err(ObserveError::Closed);
         }
-        let (shared, hub, reader) = (Arc::clone(&self.shared), Arc::clone(hub), hub.reader(from));
+        let reader = Hub::reader(hub, from);
+        let (shared, hub) = (Arc::clone(&self.shared), Arc::clone(hub));
         let number = threads.len();
         let thread = thread::Builder::new()
             .name(format!("leasehold-observer-{number}"))

@@ -192,13 +192,14 @@ impl<R: Resource> Hub<R> {
 
     /// One more reader. It begins with what has not left the rings yet, and tells of drops from the sequence number `from` of each
     /// shard on; without, from the first event that it sees.
-    pub fn reader(self: &Arc<Self>, from: Option<u64>) -> Reader<R> {
+    // Not a method: loom's `Arc` is no receiver.
+    pub fn reader(hub: &Arc<Self>, from: Option<u64>) -> Reader<R> {
         let inbox = Inbox { batches: VecDeque::new(), len: 0, is_behind: false, is_closed: false };
-        let mut inboxes = self.inboxes();
+        let mut inboxes = hub.inboxes();
         inboxes.push(inbox);
         let index = inboxes.len() - 1;
         drop(inboxes);
-        Reader { hub: Arc::clone(self), index, expected: vec![from; self.rings.len()] }
+        Reader { hub: Arc::clone(hub), index, expected: vec![from; hub.rings.len()] }
     }
 }
 

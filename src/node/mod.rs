@@ -26,9 +26,10 @@ mod state;
 
 use std::{mem::ManuallyDrop, ptr::NonNull};
 
-pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
+pub use state::{Added, Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
+    health::Record,
     lookup::{Guard, Keyed},
     resource::Resource,
     sync::{
@@ -104,6 +105,8 @@ pub struct Node<R: Resource> {
     gone: AtomicU8,
     hash: u64,
     deadline: AtomicU64,
+    /// What its outcomes say, if they are remembered.
+    record: Option<Box<Record>>,
     /// Rule 7. Not the facade's cell: it is reached through the pointer in `value` only, as the contents of a box would be.
     #[allow(clippy::disallowed_types)]
     first: std::cell::UnsafeCell<ManuallyDrop<Value<R>>>,
@@ -147,6 +150,8 @@ pub struct Draft<R: Resource> {
     pub limit: u32,
     pub rank: u64,
     pub resource: R,
+    /// Outcomes are remembered.
+    pub remember: bool,
 }
 
 #[allow(unsafe_code)]
@@ -154,12 +159,13 @@ impl<R: Resource> Node<R> {
     /// A node that nobody can see yet, to be freed by [`Node::free`]. `batch` is 0 for a resource inserted alone.
     #[allow(clippy::disallowed_types)]
     pub fn boxed(draft: Draft<R>, home: u32, batch: u32) -> NonNull<Self> {
-        let Draft { key, hash, limit, rank, resource } = draft;
+        let Draft { key, hash, limit, rank, resource, remember } = draft;
         let node = Box::into_raw(Box::new(Node {
             state: NodeState::new_staged(),
             value: AtomicPtr::new(std::ptr::null_mut()),
             rank: AtomicU64::new(rank),
             deadline: AtomicU64::new(0),
+            record: remember.then(Box::default),
             hash,
             // There are 1,024 shards at most.
             home: home as u16,
@@ -248,6 +254,12 @@ impl<R: Resource> Node<R> {
     #[inline]
     pub fn home(&self) -> u32 {
         u32::from(self.home)
+    }
+
+    /// What its outcomes say, if they are remembered.
+    #[inline]
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
     }
 
     /// Whether the current value allows more than one lease. Under the home lock it is exact; without it a hint.

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::{
     node::{Node, Standing},
-    rank::Priority,
     resource::Resource,
     shard::{Bare, Forecast, Lent, Locked, NEVER, Pin, Shard},
     strategy::ShardView,
@@ -84,7 +83,7 @@ impl<R: Resource> Core<R> {
     /// The rank of a resource at a load. Runs user code.
     pub(super) fn forecast(&self, node: &Node<R>, in_flight: u32, guard: &Pin<'_>) -> Forecast<R> {
         let value = node.value(guard);
-        let rank = value.resource().priority(in_flight).rank();
+        let rank = self.rank_of(node, value.resource(), in_flight);
         Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
     }
 
@@ -248,6 +247,9 @@ impl<R: Resource> Core<R> {
         }
         if first != second {
             return None;
+        }
+        if let Some(health) = &self.health {
+            earliest = earliest.min(health.earliest());
         }
         if earliest != NEVER {
             // Read last: what was not due now was not due at the instant in between.

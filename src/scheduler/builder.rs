@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "telemetry")]
+use super::telemetry::Meters;
 use super::{
     Scheduler,
     affinity::{Affinity, Rings},
@@ -13,6 +15,7 @@ use super::{
     deadlines::{Limits, Overdue},
     drain::Drains,
     error::BuildError,
+    health::Health,
     token::Tokens,
     turn::Turn,
     wait::{Fairness, Rules, Timer, Waiters},
@@ -22,6 +25,7 @@ use crate::events::{Dispatchers, Observer};
 use crate::{
     DefaultHashBuilder,
     events::{Hub, ObserveError},
+    health::{Cooldown, Ejection},
     heap::Entry,
     lookup::Map,
     resource::Resource,
@@ -81,6 +85,9 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     overdue: Overdue,
     rules: Rules,
     timer: Option<Box<dyn Timer>>,
+    health: Remember,
+    /// Leases and waits are measured; of so many acquisitions one for its order.
+    measure: Option<u32>,
     marker: std::marker::PhantomData<fn() -> R>,
 }
 
@@ -104,6 +111,8 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             overdue: Overdue::default(),
             rules: Rules::default(),
             timer: None,
+            health: Remember::default(),
+            measure: None,
             marker: std::marker::PhantomData,
         }
     }
@@ -150,6 +159,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             overdue,
             rules,
             timer,
+            health,
+            measure,
             marker,
         } = self;
         Builder {
@@ -170,6 +181,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             overdue,
             rules,
             timer,
+            health,
+            measure,
             marker,
         }
     }
@@ -295,6 +308,43 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
+    /// Takes resources out because of their outcomes, and lets them back: see [`Ejection`]. Default: nobody is taken out but by hand.
+    pub fn ejection(mut self, rules: Ejection) -> Self {
+        self.health.rules = Some(rules);
+        self
+    }
+
+    /// How outcomes let a resource cool, unless it says so itself: see [`Cooldown`]. Default: as long as a rate limit says.
+    pub fn cooldown(mut self, rules: Cooldown) -> Self {
+        self.health.cooldown = Some(rules);
+        self
+    }
+
+    /// Whether resources are ranked by what was seen of them too: by [`Resource::priority_seen`] instead of [`Resource::priority`]. Each
+    /// outcome then costs a second critical section. Default: no.
+    pub fn rank_by_outcomes(mut self, rank: bool) -> Self {
+        self.health.ranks = rank;
+        self
+    }
+
+    /// Whether outcomes are remembered for each resource, see [`Scheduler::resource_stats`]: some 100 bytes for each, and the clock once
+    /// for each outcome. Default: only if one of [`ejection`](Builder::ejection), [`cooldown`](Builder::cooldown) and
+    /// [`rank_by_outcomes`](Builder::rank_by_outcomes) needs it.
+    pub fn remember_outcomes(mut self, remember: bool) -> Self {
+        self.health.asked = remember;
+        self
+    }
+
+    /// Measures how long leases are held and requests wait, and, of one acquisition out of every `sample`, how many shards showed something
+    /// better; 0: of none. See [`Scheduler::telemetry`]. Default: nothing is measured, and nothing is paid for it.
+    ///
+    /// Each lease then costs the clock twice and a histogram's mutex that few threads share. Leases that become tokens are not measured.
+    #[cfg(feature = "telemetry")]
+    pub fn measure(mut self, sample: u32) -> Self {
+        self.measure = Some(sample);
+        self
+    }
+
     /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread but those of observers. The affinity ring is built when it is first
     /// needed.
     ///
@@ -322,6 +372,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         };
         if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
             return Err(BuildError::MaxHold);
+        }
+        if let Some(fault) = self.health.rules.as_ref().and_then(Ejection::fault) {
+            return Err(BuildError::Ejection { fault });
         }
         let selector = Selector::new(self.strategy, shards).map_err(BuildError::Strategy)?;
         let weights = self.weights.unwrap_or_else(|| vec![1; shards]);
@@ -360,7 +413,10 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             hub,
             #[cfg(not(any(loom, shuttle)))]
             dispatchers: Dispatchers::default(),
-            unusual: AtomicBool::new(self.max_hold.is_some()),
+            unusual: AtomicBool::new(self.max_hold.is_some() || self.measure.is_some()),
+            #[cfg(feature = "telemetry")]
+            meters: self.measure.map(Meters::new),
+            health: self.health.build(shards.len()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
             limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue)),
@@ -408,6 +464,23 @@ const OBSERVED_EVENTS: usize = 1024;
 
 /// Room for events per shard at most.
 const MAX_EVENTS: usize = 1 << 24;
+
+/// What is remembered of resources, and why.
+#[derive(Default)]
+struct Remember {
+    rules: Option<Ejection>,
+    cooldown: Option<Cooldown>,
+    ranks: bool,
+    asked: bool,
+}
+
+impl Remember {
+    fn build<R: Resource>(self, shards: usize) -> Option<Health<R>> {
+        let Remember { rules, cooldown, ranks, asked } = self;
+        let is_needed = rules.is_some() || cooldown.is_some() || ranks || asked;
+        is_needed.then(|| Health::new(rules, cooldown, ranks, shards))
+    }
+}
 
 /// Few in a model, so that threads do share.
 const CELLS_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };

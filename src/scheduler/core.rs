@@ -2,12 +2,15 @@
 
 use std::ops::{Deref, DerefMut};
 
+#[cfg(feature = "telemetry")]
+use super::telemetry::Meters;
 use super::{
     affinity::{Affinity, Rings},
     builder::Overflow,
     deadlines::Limits,
     drain::Drains,
     error::AcquireError,
+    health::Health,
     token::{Left, Ticket, Tokens},
     turn::Turn,
     wait::{Waiters, Work},
@@ -55,6 +58,10 @@ pub struct Parts<R: Resource> {
     pub dispatchers: Dispatchers,
     /// Leases are recorded, or some resource has had more than one unit: then [`lend_usual`](Self::lend_usual) is not tried.
     pub unusual: AtomicBool,
+    /// Outcomes are remembered, and have consequences.
+    pub health: Option<Health<R>>,
+    #[cfg(feature = "telemetry")]
+    pub meters: Option<Meters>,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
@@ -254,6 +261,10 @@ impl<R: Resource> Core<R> {
             }
             earliest = earliest.min(shard.face().earliest());
         }
+        if let Some(health) = &self.health {
+            self.settle_due(health, now, &guard, work);
+            earliest = earliest.min(health.earliest());
+        }
         // As in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
         self.note(earliest);
     }
@@ -331,6 +342,9 @@ impl<R: Resource> Core<R> {
         // Relaxed: nothing else is going on.
         let noted = self.earliest.load(Ordering::Relaxed);
         assert!(earliest.is_none_or(|earliest| noted <= earliest), "no deadline is earlier than the hint");
+        if let Some(health) = &self.health {
+            assert!(noted <= health.earliest(), "nothing is due earlier than the hint");
+        }
         sum
     }
 }

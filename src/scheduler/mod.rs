@@ -10,9 +10,10 @@
 //! | `lend` | the yardsticks' trait |
 //! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
+//! | `health` | ejection, recovery, cooldown |
 //! | `deadlines` | how long leases may be held |
 //! | `drain` | waiting until leases have come back |
-//! | `query`, `stats` | looking |
+//! | `query`, `stats`, `explain`, `telemetry` | looking |
 //! | `wait` | waiting: the queue of threads and tasks; what time demands |
 //! | `error` | one error type per family |
 
@@ -24,7 +25,9 @@ mod core;
 mod deadlines;
 mod drain;
 mod error;
+mod explain;
 mod filter;
+mod health;
 mod held;
 mod holds;
 mod insert;
@@ -33,6 +36,8 @@ mod lend;
 mod query;
 mod returning;
 mod stats;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod token;
 mod turn;
 mod update;
@@ -48,10 +53,14 @@ pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
     ReleaseError, UpdateError, WeightsError,
 };
+pub use explain::{Candidate, Explanation, Why};
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
 pub use query::{Peek, ResourceState};
+use returning::Ending;
 pub use stats::Stats;
+#[cfg(feature = "telemetry")]
+pub use telemetry::{Distribution, Telemetry};
 pub use token::{ParseTokenError, Token};
 pub use update::Removed;
 #[cfg(not(any(loom, shuttle)))]
@@ -108,7 +117,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self, token: Token) -> Result<(), ReleaseError> {
-        self.core.redeem(token, None, None)
+        self.core.redeem(token, &Ending::default())
     }
 
     /// Returns the lease of a token and says how the work went, as [`Lease::finish`].
@@ -116,8 +125,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Errors
     /// As [`release`](Scheduler::release).
     pub fn finish(&self, token: Token, outcome: Outcome) -> Result<(), ReleaseError> {
-        let (deadline, count) = self.core.judge(outcome);
-        self.core.redeem(token, deadline, count)
+        self.core.redeem(token, &self.core.judge(outcome))
     }
 
     /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
@@ -164,7 +172,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[cfg(any(test, loom, shuttle, feature = "internals"))]
     #[doc(hidden)]
     pub fn event_reader(&self) -> Option<crate::events::Reader<R>> {
-        self.core.hub.as_ref().map(|hub| hub.reader(Some(0)))
+        self.core.hub.as_ref().map(|hub| crate::events::Hub::reader(hub, Some(0)))
     }
 
     /// One turn of an observer's thread at the rings: for models.

@@ -48,6 +48,7 @@ use super::{
     core::Core,
     error::ReleaseError,
     held::Held,
+    returning::Ending,
     token::{Out, Terms, Ticket},
 };
 use crate::{
@@ -55,7 +56,7 @@ use crate::{
     lookup::Guard,
     node::Node,
     resource::Resource,
-    shard::{Count, NEVER, Pin},
+    shard::{NEVER, Pin},
     sync::{
         CachePadded, Timestamp,
         atomic::{AtomicU64, Ordering},
@@ -217,7 +218,7 @@ impl<R: Resource> Core<R> {
             // SAFETY: as above.
             self.tell_overdue(unsafe { out.ticket.node.as_ref() });
         }
-        self.land(out.ticket, None, Some(Count::Revoked));
+        self.land(out.ticket, &Ending::revoked());
         true
     }
 

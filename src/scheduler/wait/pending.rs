@@ -5,7 +5,6 @@ use std::{
     mem,
     ops::Deref,
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
-    ptr::NonNull,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -20,14 +19,14 @@ use super::{
 };
 use crate::{
     events::EventKind,
-    node::{Node, Standing, Value, quietly},
+    node::{Node, Standing, quietly},
     resource::Resource,
     scheduler::{
         acquire::Got,
         core::{Core, open},
         error::AcquireError,
     },
-    shard::{Lent, NEVER},
+    shard::{Bare, Lent, NEVER},
     sync::{Arc, Proven, Timestamp},
 };
 
@@ -114,7 +113,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     /// As [`Core::lend_usual`], if this is the first poll and nobody waits; otherwise, and if that is not to be had, `None`, and
     /// [`poll_one`](Self::poll_one) goes on from where it has got.
     #[inline]
-    pub fn lend_usual(&mut self, got: &mut Got) -> Option<(NonNull<Node<R>>, NonNull<Value<R>>)> {
+    pub fn lend_usual(&mut self, got: &mut Got) -> Option<Bare<R>> {
         if !self.may_take_at_once() {
             return None;
         }
@@ -478,7 +477,12 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         if ending == Ending::HandedOff {
             // A clock that panics does not make it one fewer.
             let now = quietly(|| core.now()).unwrap_or(waiter.since);
-            core.waiters.counts.took(now.saturating_sub(waiter.since));
+            let waited = now.saturating_sub(waiter.since);
+            core.waiters.counts.took(waited);
+            #[cfg(feature = "telemetry")]
+            if let Some(meters) = &core.meters {
+                meters.waited(waited);
+            }
         }
         if waiter.is_timekeeper() {
             core.hand_over_time(&waiter);
