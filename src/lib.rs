@@ -44,7 +44,7 @@
 //! | lend | [`acquire`](Scheduler::acquire), [`acquire_key`](Scheduler::acquire_key), [`acquire_where`](Scheduler::acquire_where), [`acquire_excluding`](Scheduler::acquire_excluding), [`acquire_by_affinity`](Scheduler::acquire_by_affinity), [`acquire_many`](Scheduler::acquire_many); each also `_owned` |
 //! | wait | [`request`](Scheduler::request), [`acquire_timeout`](Scheduler::acquire_timeout), [`acquire_async`](Scheduler::acquire_async) and the same for each way to lend; [`tick`](Scheduler::tick) |
 //! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
-//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`take_events`](Scheduler::take_events) |
+//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`acquire_explained`](Scheduler::acquire_explained), [`observe`](Scheduler::observe), [`take_events`](Scheduler::take_events) |
 //! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
 //! | limit how long | [`Builder::max_hold`], [`leases`](Scheduler::leases), [`overdue`](Scheduler::overdue), [`revoke`](Scheduler::revoke), [`Lease::renew`] |
 //! | shut down | [`drain_all`](Scheduler::drain_all), [`drain_timeout`](Scheduler::drain_timeout), [`drain_async`](Scheduler::drain_async), [`close`](Scheduler::close) |
@@ -87,12 +87,16 @@
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to counted sections |
 //! | `pool` | [`pool`]: a worker pool |
 //! | `pinning` | `pool`, whose workers can be kept on processors |
+//! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
+//! | `prometheus` | `prometheus::SchedulerCollector`, for the registry of `prometheus-client`; implies `telemetry` |
+//! | `metrics` | `publish_metrics`, for the `metrics` facade; implies `telemetry` |
+//! | `tracing` | `tracing::TracingObserver` and `tracing::acquire_traced` |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
 //!
-//! * No observers (events are taken out, not delivered), no metrics export. The
-//!   [`Outcome`]'s latency and failures are counted by kind and do not change what is lent next.
+//! * [`Outcome`]s change what is lent next only if the builder says so: [`Builder::ejection`], [`Builder::cooldown`],
+//!   [`Builder::rank_by_outcomes`].
 //! * A resource never changes its shard, and the number of shards is fixed. Insertion balances, removal does not.
 //! * A shard holds at most 16,777,215 resources, a resource at most [`Capacity::MAX`] leases, also if unlimited.
 //! * Deadlines are found by whoever acquires next, up to sixteen a shard at a time: after many have passed together, it takes a
@@ -118,8 +122,18 @@
 
 pub mod baseline;
 mod events;
-#[cfg(all(any(feature = "tokio", feature = "tower"), not(any(loom, shuttle))))]
+#[cfg(all(
+    any(
+        feature = "tokio",
+        feature = "tower",
+        feature = "prometheus",
+        feature = "metrics",
+        feature = "tracing"
+    ),
+    not(any(loom, shuttle))
+))]
 mod extensions;
+mod health;
 mod heap;
 mod jump;
 mod lookup;
@@ -136,11 +150,20 @@ mod shard_set;
 mod strategy;
 mod sync;
 
-pub use events::{Event, EventKind};
+pub use events::{Closing, Dropped, Event, EventKind};
+#[cfg(not(any(loom, shuttle)))]
+pub use events::{ObserveError, Observer};
 #[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
 pub use extensions::TokioTimer;
+#[cfg(all(feature = "prometheus", not(any(loom, shuttle))))]
+pub use extensions::prometheus;
+#[cfg(all(feature = "metrics", not(any(loom, shuttle))))]
+pub use extensions::publish_metrics;
 #[cfg(all(feature = "tower", not(any(loom, shuttle))))]
 pub use extensions::tower;
+#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+pub use extensions::tracing;
+pub use health::{Backoff, Cooldown, Ejection, Phase, ResourceStats, Seen};
 #[cfg(not(any(loom, shuttle)))]
 pub use lookup::collect_garbage;
 pub use node::{Hold, Standing};
@@ -152,11 +175,13 @@ pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::ThreadTimer;
 pub use scheduler::{
     Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
-    BuildError, Builder, Drain, DrainReport, Fairness, InsertError, KeyError, Lease, LeaseInfo, Matching,
-    NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError, Peek, Reasons, Rejected,
-    ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Stats, Timer, Token, UpdateError,
-    WaitError, WaitStats, WeightsError,
+    BuildError, Builder, Candidate, Drain, DrainReport, Explanation, Fairness, InsertError, KeyError, Lease,
+    LeaseInfo, Matching, NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError,
+    Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Stats, Timer,
+    Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
 };
+#[cfg(feature = "telemetry")]
+pub use scheduler::{Distribution, Telemetry};
 pub use shard::Ties;
 pub use strategy::{SelectShard, ShardView, Strategy, StrategyError};
 pub use sync::{Clock, ManualClock, MonotonicClock, SplitMix64, Timestamp};
@@ -169,6 +194,9 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub mod internals {
+    pub mod events {
+        pub use crate::events::*;
+    }
     pub mod heap {
         pub use crate::heap::*;
     }

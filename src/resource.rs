@@ -2,7 +2,10 @@
 
 use std::{fmt, hash::Hash};
 
-use crate::rank::Priority;
+use crate::{
+    health::{Cooldown, Seen},
+    rank::Priority,
+};
 
 /// How many leases may be out on one resource at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,6 +68,36 @@ pub trait Resource: Send + Sync + 'static {
     ///
     /// For the least-loaded choice answer `in_flight` itself.
     fn priority(&self, in_flight: u32) -> Self::Priority;
+
+    /// The priority while `in_flight` leases are out, after what was seen of the resource: asked instead of
+    /// [`priority`](Resource::priority) if [`Builder::rank_by_outcomes`](crate::Builder::rank_by_outcomes) says so, once more after
+    /// each outcome. Default: `priority`.
+    ///
+    /// ```
+    /// use leasehold::{Resource, Seen};
+    ///
+    /// struct Replica(u8);
+    /// impl Resource for Replica {
+    ///     type Key = u8;
+    ///     type Priority = (u32, u64);
+    ///     fn key(&self) -> u8 { self.0 }
+    ///     fn priority(&self, _: u32) -> (u32, u64) { (0, 0) }
+    ///     // Whoever fails comes last; of the others the fastest first, and whoever is not known yet before them.
+    ///     fn priority_seen(&self, _: u32, seen: Seen) -> (u32, u64) {
+    ///         (seen.failures.min(3), seen.latency.map_or(0, |latency| latency.as_micros() as u64))
+    ///     }
+    /// }
+    /// ```
+    fn priority_seen(&self, in_flight: u32, seen: Seen) -> Self::Priority {
+        let _ = seen;
+        self.priority(in_flight)
+    }
+
+    /// How outcomes let this resource cool, if not as the fleet's [`Builder::cooldown`](crate::Builder::cooldown) says. Asked while a
+    /// lease is returned, if outcomes are remembered; a panic counts as `None`. Default: `None`.
+    fn cooldown(&self) -> Option<Cooldown> {
+        None
+    }
 
     /// How many leases may be out at once.
     fn capacity(&self) -> Capacity {

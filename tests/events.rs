@@ -77,7 +77,8 @@ fn every_change_has_an_event_of_its_kind() {
         }
         events.extend(some);
     }
-    let mut told: Vec<(EventKind, u32)> = events.iter().map(|event| (event.kind, event.key)).collect();
+    let mut told: Vec<(EventKind, u32)> =
+        events.iter().map(|event| (event.kind, event.key.expect("of a resource"))).collect();
     // Whether the newcomer comes before or after the one that makes room for it is not promised.
     let newcomer = told.iter().position(|&event| event == (Inserted, 3)).expect("an event");
     if told[newcomer + 1] == (Evicted, 2) {

@@ -1,13 +1,28 @@
 //! Events: what happened to which resource, in the order in which it happened.
 //!
-//! Off unless the builder asks for room. Then each shard has a bounded ring, and whoever wants the events takes them out;
-//! no thread is started, no callback is called, no clock is read.
+//! | file | idea |
+//! |---|---|
+//! | `ring` | a bounded ring for each shard, and one for what belongs to no resource |
+//! | `hub` | what comes out of the rings goes to whoever observes, each with an inbox of its own |
+//! | `observer` | what an observer is told |
+//! | `dispatch` | the threads that call observers |
+//!
+//! Off unless the builder asks for room, and then without a thread, a callback or a clock: whoever wants the events takes them out.
+//! A thread is started for each observer, and for nothing else.
 //!
 //! Counters are not made of events: they are counted where the transition happens, and are exact whether or not anybody
 //! takes the events in time.
 
+#[cfg(not(any(loom, shuttle)))]
+mod dispatch;
+mod hub;
+mod observer;
 mod ring;
 
+#[cfg(not(any(loom, shuttle)))]
+pub use dispatch::Dispatchers;
+pub use hub::{Hub, News, Reader};
+pub use observer::{Closing, Dropped, ObserveError, Observer};
 pub use ring::{Range, Ring};
 
 /// What happened.
@@ -43,6 +58,40 @@ pub enum EventKind {
     Drained,
     /// Its draining ended.
     Undrained,
+    /// A lease on it was found to be held for longer than is allowed. Once for each lease, and again after a renewal.
+    Overdue,
+    /// Somebody began to wait: for the resource with this key, or for no particular one.
+    WaitStarted,
+    /// A wait ended, however.
+    WaitEnded,
+    /// The scheduler was closed.
+    Closed,
+}
+
+impl EventKind {
+    /// Its name in `snake_case`, as metrics and traces use it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EventKind::Inserted => "inserted",
+            EventKind::Updated => "updated",
+            EventKind::Removed => "removed",
+            EventKind::Evicted => "evicted",
+            EventKind::Acquired => "acquired",
+            EventKind::Released => "released",
+            EventKind::Excluded => "excluded",
+            EventKind::Included => "included",
+            EventKind::Cooled => "cooled",
+            EventKind::Warmed => "warmed",
+            EventKind::Ejected => "ejected",
+            EventKind::Readmitted => "readmitted",
+            EventKind::Drained => "drained",
+            EventKind::Undrained => "undrained",
+            EventKind::Overdue => "overdue",
+            EventKind::WaitStarted => "wait_started",
+            EventKind::WaitEnded => "wait_ended",
+            EventKind::Closed => "closed",
+        }
+    }
 }
 
 /// One event.
@@ -52,11 +101,11 @@ pub enum EventKind {
 pub struct Event<K> {
     /// What happened.
     pub kind: EventKind,
-    /// To which resource.
-    pub key: K,
-    /// The generation of its state word afterwards.
+    /// To which resource. `None` for a wait for no particular one, and for the closing.
+    pub key: Option<K>,
+    /// The generation of its state word afterwards; 0 if the event is about no resource's state.
     pub generation: u32,
-    /// The resource's home shard.
+    /// The resource's home shard. Waits and the closing belong to none: they are numbered apart, and have the number of shards here.
     pub shard: u32,
     /// Counts the events of that shard from 0, dropped ones included: a gap shows what was lost.
     pub sequence: u64,

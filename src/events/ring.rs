@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! producer, shard lock held
-//!   V1  sequence += 1; if ticket - consumed = length: the event is dropped and counted. Otherwise ticket += 1
+//!   V1  if ticket - consumed = length: the event is dropped. Otherwise V2, ticket += 1; then sequence += 1 (Release)
 //!   V2  write kind, generation, sequence, node into the slot: it is this producer's alone until V4
 //! producer, lock free again
 //!   V3  clone the key (user code); if that panics, the slot becomes void and counts as dropped
@@ -16,10 +16,15 @@
 //!   W1  load the stamp of the slot of `consumed` (Acquire); not t + 1: nothing more for now
 //!   W2  take the event
 //!   W3  consumed := t + 1 (Release): the slot may be used for ticket t + length
+//!   W4  load the sequence (Acquire), then the ticket; if that is `consumed`, everything below the sequence was taken or dropped
 //! ```
 //!
-//! V1 reads `consumed` with Acquire, so V2 comes after W2 of the slot's last use. A producer that stalls between V2 and V4
+//! V1 reads `consumed` with Acquire, so V2 comes after W2 of the slot's last use. The producer keeps what it has read, and reads
+//! again when the ring seems full: the consumer's line is fetched once a round. A producer that stalls between V2 and V4
 //! holds up the events behind its own, and nothing else: others go on, and drop when the ring is full.
+//!
+//! W4 tells of drops that no later event shows. V1's Release orders the ticket before the sequence, so a ticket read after a sequence
+//! covers all that are below it.
 
 #![allow(unsafe_code)]
 
@@ -36,12 +41,21 @@ use crate::{
     },
 };
 
+/// What an event is about.
+enum About<R: Resource> {
+    Nobody,
+    /// Between V2 and V3.
+    Node(NonNull<Node<R>>),
+    Key(R::Key),
+    /// The key could not be cloned.
+    Void,
+}
+
 struct Body<R: Resource> {
     kind: EventKind,
     generation: u32,
     sequence: u64,
-    node: NonNull<Node<R>>,
-    key: Option<R::Key>,
+    about: About<R>,
 }
 
 struct Slot<R: Resource> {
@@ -65,17 +79,19 @@ impl Range {
     }
 }
 
-/// What only the holder of the shard's lock touches.
+/// What only the holder of the shard's lock writes. Padded as a whole: consumers read it seldom.
 #[derive(Default)]
 struct Producer {
-    ticket: u64,
-    sequence: u64,
+    ticket: AtomicU64,
+    sequence: AtomicU64,
+    /// What was read of `consumed`.
+    consumed: AtomicU64,
 }
 
 /// The ring of one shard.
 pub struct Ring<R: Resource> {
     slots: Box<[Slot<R>]>,
-    producer: UnsafeCell<Producer>,
+    producer: CachePadded<Producer>,
     consumed: CachePadded<AtomicU64>,
     /// Events whose key could not be cloned.
     void: AtomicU64,
@@ -83,8 +99,8 @@ pub struct Ring<R: Resource> {
     shard: u32,
 }
 
-// SAFETY: `producer` is touched under the shard's lock only, a body by one thread at a time (V2 to W2), and what is in it
-// is `Send`: keys are, and the node pointer is followed by the producer alone.
+// SAFETY: a body is touched by one thread at a time (V2 to W2), and what is in it is `Send`: keys are, and the node pointer is
+// followed by the producer alone.
 unsafe impl<R: Resource> Send for Ring<R> {}
 // SAFETY: as above.
 unsafe impl<R: Resource> Sync for Ring<R> {}
@@ -97,12 +113,17 @@ impl<R: Resource> Ring<R> {
             .collect();
         Ring {
             slots,
-            producer: UnsafeCell::new(Producer::default()),
+            producer: CachePadded::new(Producer::default()),
             consumed: CachePadded::new(AtomicU64::new(0)),
             void: AtomicU64::new(0),
             consumer: Mutex::new(()),
             shard,
         }
+    }
+
+    /// The shard, as its events name it.
+    pub fn shard(&self) -> u32 {
+        self.shard
     }
 
     fn slot(&self, ticket: u64) -> &Slot<R> {
@@ -117,32 +138,38 @@ impl<R: Resource> Ring<R> {
         &self,
         range: &mut Range,
         kind: EventKind,
-        node: &Node<R>,
+        node: Option<&Node<R>>,
         generation: u32,
     ) -> bool {
-        // Acquire: pairs with the Release of W3.
-        // - it reads the W3 that freed the slot: V2 comes after W2;
-        // - it reads an older one: the ring looks full, and the event is dropped.
-        let consumed = self.consumed.load(Ordering::Acquire);
-        // SAFETY: the lock makes this the only access to `producer`.
-        let (ticket, sequence) = self.producer.with_mut(|producer| unsafe {
-            let sequence = (*producer).sequence;
-            (*producer).sequence += 1;
-            let room = (*producer).ticket - consumed < self.slots.len() as u64;
-            let ticket = room.then_some((*producer).ticket);
-            (*producer).ticket += u64::from(room);
-            (ticket, sequence)
-        });
-        let Some(ticket) = ticket else { return false };
-        let body = Body { kind, generation, sequence, node: NonNull::from(node), key: None };
-        // SAFETY: the slot was freed by W3 (or never used), and this ticket is ours alone. What it held was taken by W2, so
-        // nothing is dropped here.
-        self.slot(ticket).body.with_mut(|slot| unsafe { *slot = Some(body) });
-        if range.len == 0 {
-            range.first = ticket;
+        let producer = &*self.producer;
+        // Relaxed, here and below where nothing else is said: written under the lock that the caller holds.
+        let ticket = producer.ticket.load(Ordering::Relaxed);
+        let sequence = producer.sequence.load(Ordering::Relaxed);
+        let is_full = |consumed: u64| ticket - consumed == self.slots.len() as u64;
+        let mut has_room = !is_full(producer.consumed.load(Ordering::Relaxed));
+        if !has_room {
+            // Acquire: pairs with the Release of W3.
+            // - it reads the W3 that freed the slot: V2 comes after W2; so do the V2 of later critical sections, by the lock;
+            // - it reads an older one: the ring looks full, and the event is dropped.
+            let consumed = self.consumed.load(Ordering::Acquire);
+            producer.consumed.store(consumed, Ordering::Relaxed);
+            has_room = !is_full(consumed);
         }
-        range.len += 1;
-        true
+        if has_room {
+            let about = node.map_or(About::Nobody, |node| About::Node(NonNull::from(node)));
+            let body = Body { kind, generation, sequence, about };
+            // SAFETY: the slot was freed by W3 (or never used), and this ticket is ours alone. What it held was taken by W2, so
+            // nothing is dropped here.
+            self.slot(ticket).body.with_mut(|slot| unsafe { *slot = Some(body) });
+            if range.len == 0 {
+                range.first = ticket;
+            }
+            range.len += 1;
+            producer.ticket.store(ticket + 1, Ordering::Relaxed);
+        }
+        // Release: pairs with the Acquire of W4: whoever reads this number reads the ticket above, or a later one.
+        producer.sequence.store(sequence + 1, Ordering::Release);
+        has_room
     }
 
     /// V3 and V4 for every ticket of `range`. Runs the key's `Clone`; a panic there is caught.
@@ -156,13 +183,12 @@ impl<R: Resource> Ring<R> {
             let slot = self.slot(ticket);
             slot.body.with_mut(|body| {
                 // SAFETY: ours between V2 and V4.
-                let body = unsafe { &mut *body };
-                let node = body.as_ref().expect("written by V2").node;
-                guard.touch(node.as_ptr());
-                // SAFETY: the caller's guard keeps the nodes alive.
-                let key = quietly(|| unsafe { node.as_ref() }.key().clone());
-                if let Some(body) = body {
-                    body.key = key;
+                let body = unsafe { (*body).as_mut() }.expect("written by V2");
+                if let About::Node(node) = body.about {
+                    guard.touch(node.as_ptr());
+                    // SAFETY: the caller's guard keeps the nodes alive.
+                    let key = quietly(|| unsafe { node.as_ref() }.key().clone());
+                    body.about = key.map_or(About::Void, About::Key);
                 }
             });
             // Release: pairs with the Acquire of W1: whoever sees the stamp sees the event.
@@ -170,35 +196,53 @@ impl<R: Resource> Ring<R> {
         }
     }
 
-    /// W1 to W3, until nothing is ready or `events` has `max`. Nothing if another thread is taking.
-    pub fn take(&self, events: &mut Vec<Event<R::Key>>, max: usize) {
-        let Ok(_turn) = self.consumer.try_lock() else { return };
-        while events.len() < max {
-            // Relaxed: only the consumer, whose turn it is, writes it; the mutex ordered earlier turns.
-            let ticket = self.consumed.load(Ordering::Relaxed);
+    /// W1 to W3, until nothing is ready or `max` were taken; then W4. Answers below which sequence nothing is missing any more but
+    /// what was dropped, if that is known. Nothing is done if another thread is taking.
+    pub fn take(&self, events: &mut Vec<Event<R::Key>>, max: usize) -> Option<u64> {
+        let Ok(_turn) = self.consumer.try_lock() else { return None };
+        // Relaxed: only the consumer, whose turn it is, writes it; the mutex ordered earlier turns.
+        let mut ticket = self.consumed.load(Ordering::Relaxed);
+        for _ in 0..max {
             let slot = self.slot(ticket);
             // Acquire: pairs with the Release of V4; if it reads an older stamp, the event is not ready.
             if slot.stamp.load(Ordering::Acquire) != ticket + 1 {
-                return;
+                break;
             }
             // SAFETY: complete since V4, and ours until W3.
             let body = slot.body.with_mut(|body| unsafe { (*body).take() });
             // Release: pairs with the Acquire of V1; outcomes there.
             self.consumed.store(ticket + 1, Ordering::Release);
-            match body {
-                Some(Body { kind, generation, sequence, key: Some(key), .. }) => {
-                    events.push(Event { kind, key, generation, shard: self.shard, sequence });
-                }
-                _ => {
+            ticket += 1;
+            let Some(Body { kind, generation, sequence, about }) = body else { continue };
+            let key = match about {
+                About::Nobody => None,
+                About::Key(key) => Some(key),
+                About::Node(_) | About::Void => {
                     // Relaxed: a count.
                     self.void.fetch_add(1, Ordering::Relaxed);
+                    continue;
                 }
-            }
+            };
+            events.push(Event { kind, key, generation, shard: self.shard, sequence });
         }
+        // Acquire: pairs with the Release of V1.
+        // - it reads a number: the ticket below is that of its critical section, or a later one;
+        // - a later number is there: what it stands for is seen the next time.
+        let sequence = self.producer.sequence.load(Ordering::Acquire);
+        // Relaxed: ordered by the load above.
+        (self.producer.ticket.load(Ordering::Relaxed) == ticket).then_some(sequence)
     }
 
     /// Events whose key could not be cloned, so far.
     pub fn void(&self) -> u64 {
         self.void.load(Ordering::Relaxed)
+    }
+
+    /// Events that got a slot, and events that got none, so far.
+    pub fn counts(&self) -> (u64, u64) {
+        // Acquire, first: as W4, so that the difference is not negative.
+        let sequence = self.producer.sequence.load(Ordering::Acquire);
+        let ticket = self.producer.ticket.load(Ordering::Relaxed).min(sequence);
+        (ticket, sequence - ticket)
     }
 }

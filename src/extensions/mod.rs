@@ -3,12 +3,26 @@
 //! | file | idea |
 //! |---|---|
 //! | `tokio` | tokio's time as timer and clock |
+//! | `series` | what is measured, under which names |
+//! | `prometheus` | a collector for `prometheus-client` |
+//! | `metrics` | the `metrics` facade |
+//! | `tracing` | events and spans for `tracing` |
 //! | `tower` | a lease for the life of a response |
 
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+#[cfg(any(feature = "prometheus", feature = "metrics"))]
+mod series;
 #[cfg(feature = "tokio")]
 mod tokio;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
 #[cfg(feature = "tokio")]
 pub use self::tokio::TokioTimer;
+#[cfg(feature = "metrics")]
+pub use metrics::publish_metrics;

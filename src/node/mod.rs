@@ -28,9 +28,10 @@ mod state;
 use std::{mem::ManuallyDrop, ptr::NonNull};
 
 pub use parting::{Parting, Party};
-pub use state::{Hold, Moved, NodeState, Refused, Standing, State};
+pub use state::{Added, Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
+    health::Record,
     lookup::{Guard, Keyed, Link},
     resource::Resource,
     sync::{
@@ -110,6 +111,8 @@ pub struct Node<R: Resource> {
     /// Rule 7: `One` is the first value, superseded, `Other` the node without it.
     parting: Parting,
     deadline: AtomicU64,
+    /// What its outcomes say, if they are remembered.
+    record: Option<Box<Record>>,
 }
 
 // SAFETY: all parts are `Send` (`Resource` requires it of the value and its key); the raw pointer owns its value.
@@ -151,6 +154,8 @@ pub struct Draft<R: Resource> {
     pub limit: u32,
     pub rank: u64,
     pub resource: R,
+    /// Outcomes are remembered.
+    pub remember: bool,
 }
 
 #[allow(unsafe_code)]
@@ -158,13 +163,14 @@ impl<R: Resource> Node<R> {
     /// A node that nobody can see yet, to be freed by [`Node::free`]. `batch` is 0 for a resource inserted alone.
     #[allow(clippy::disallowed_types)]
     pub fn boxed(draft: Draft<R>, home: u32, batch: u32) -> NonNull<Self> {
-        let Draft { key, hash, limit, rank, resource } = draft;
+        let Draft { key, hash, limit, rank, resource, remember } = draft;
         let node = Box::into_raw(Box::new(Node {
             link: Link::new(),
             state: NodeState::new_staged(),
             value: AtomicPtr::new(std::ptr::null_mut()),
             rank: AtomicU64::new(rank),
             deadline: AtomicU64::new(0),
+            record: remember.then(Box::default),
             hash,
             // There are 1,024 shards at most.
             home: home as u16,
@@ -249,6 +255,12 @@ impl<R: Resource> Node<R> {
     #[inline]
     pub fn home(&self) -> u32 {
         u32::from(self.home)
+    }
+
+    /// What its outcomes say, if they are remembered.
+    #[inline]
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
     }
 
     /// Whether the current value allows more than one lease. Under the home lock it is exact; without it a hint.

@@ -26,7 +26,7 @@
 //! | [`admit`](NodeState::admit) | `STAGED` | not `STAGED`, and `DRAINING` while the whole fleet drains | inserter; of a batch, whoever absorbs its run |
 //! | [`abort`](NodeState::abort) | `STAGED` | `REMOVED`, generation + 1 | inserter that undoes |
 //! | [`lend`](NodeState::lend) | no flag set | in-flight + 1, `FULL` if that is the limit | acquirer |
-//! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING` if asked for | holder of a lease |
+//! | [`give_back`](NodeState::give_back) | in-flight >= 1 | in-flight - 1, not `FULL`, generation + 1, and `COOLING`, `EJECTED` if asked for | holder of a lease |
 //! | [`hold`](NodeState::hold) | not `STAGED`, not `REMOVED` | that hold set | anyone |
 //! | [`clear`](NodeState::clear) | not `STAGED`, not `REMOVED` | that hold clear, generation + 1 if it was set | anyone |
 //! | [`revalue`](NodeState::revalue) | not `STAGED`, not `REMOVED` | `FULL` as the new limit says, generation + 1 | updater |
@@ -255,6 +255,13 @@ pub struct Moved {
 #[derive(Clone, Copy, Debug)]
 pub struct Refused(pub State);
 
+/// Holds that a return adds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Added {
+    pub cool: bool,
+    pub eject: bool,
+}
+
 /// The state word itself. See the module header.
 pub struct NodeState(cell::AtomicState);
 
@@ -299,16 +306,17 @@ impl NodeState {
         })
     }
 
-    /// Returns one unit of capacity; with `cool`, the resource starts to cool in the same instant.
+    /// Returns one unit of capacity; with holds, the resource starts to cool, or is ejected, in the same instant.
     ///
     /// Refused when no lease is out, which no caller can bring about through the public interface.
     #[inline]
-    pub fn give_back(&self, limit: u32, cool: bool) -> Result<Moved, Refused> {
+    pub fn give_back(&self, limit: u32, holds: Added) -> Result<Moved, Refused> {
         self.transition(|state| {
             (state.in_flight() > 0).then(|| {
                 let state = State { bits: state.bits - (1 << IN_FLIGHT_SHIFT), ..state };
                 let state = state.capped(limit);
-                let state = if cool { state.with(flag::COOLING) } else { state };
+                let state = if holds.cool { state.with(flag::COOLING) } else { state };
+                let state = if holds.eject { state.with(flag::EJECTED) } else { state };
                 state.next_generation()
             })
         })
@@ -448,6 +456,9 @@ mod cell {
 mod tests {
     use super::*;
 
+    const NONE: Added = Added { cool: false, eject: false };
+    const COOL: Added = Added { cool: true, eject: false };
+
     const HOLDS: [Hold; 4] = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
 
     fn admitted() -> NodeState {
@@ -460,7 +471,7 @@ mod tests {
     fn a_staged_word_only_admits() {
         let state = NodeState::new_staged();
         assert!(state.lend(1).is_err());
-        assert!(state.give_back(1, false).is_err());
+        assert!(state.give_back(1, NONE).is_err());
         assert!(state.hold(Hold::Excluded).is_err());
         assert!(state.clear(Hold::Excluded).is_err());
         assert!(state.revalue(1).is_err());
@@ -483,7 +494,7 @@ mod tests {
         assert_eq!(state.load().standing(), Standing::AtCapacity);
         assert!(state.lend(3).is_err());
         let before = state.load();
-        let moved = state.give_back(3, false).expect("out");
+        let moved = state.give_back(3, NONE).expect("out");
         assert_eq!(moved.to.in_flight(), 2);
         assert_eq!(moved.to.generation(), before.generation() + 1);
         assert!(state.load().is_eligible());
@@ -513,7 +524,7 @@ mod tests {
                 }
                 assert_eq!(state.load().in_flight(), u32::from(lent));
                 if lent {
-                    let _ = state.give_back(1, false).expect("out");
+                    let _ = state.give_back(1, NONE).expect("out");
                     for hold in HOLDS {
                         assert_eq!(
                             state.load().is_held(hold),
@@ -534,9 +545,18 @@ mod tests {
     fn a_return_can_cool_in_the_same_step() {
         let state = admitted();
         let _ = state.lend(1).expect("eligible");
-        let moved = state.give_back(1, true).expect("out");
+        let moved = state.give_back(1, COOL).expect("out");
         assert_eq!(moved.to.standing(), Standing::Cooling);
         assert!(state.lend(1).is_err());
+    }
+
+    #[test]
+    fn a_return_can_eject_in_the_same_step() {
+        let state = admitted();
+        let _ = state.lend(1).expect("eligible");
+        let moved = state.give_back(1, Added { cool: true, eject: true }).expect("out");
+        assert_eq!(moved.to.standing(), Standing::Ejected);
+        assert!(moved.to.is_held(Hold::Cooling));
     }
 
     #[test]
@@ -548,10 +568,10 @@ mod tests {
         let _ = state.lend(2).expect("eligible");
         assert!(state.revalue(1).expect("member").to.is_full(), "over the limit counts as full");
         assert!(
-            state.give_back(1, false).expect("out").to.is_full(),
+            state.give_back(1, NONE).expect("out").to.is_full(),
             "one of two came back, the limit is one"
         );
-        assert!(!state.give_back(1, false).expect("out").to.is_full());
+        assert!(!state.give_back(1, NONE).expect("out").to.is_full());
     }
 
     #[test]
@@ -561,14 +581,14 @@ mod tests {
         let _ = state.remove().expect("member");
         assert!(state.remove().is_err(), "exactly one remover wins");
         assert!(state.hold(Hold::Excluded).is_err());
-        assert!(!state.give_back(1, false).expect("the lease stays valid").to.is_spent());
+        assert!(!state.give_back(1, NONE).expect("the lease stays valid").to.is_spent());
         assert!(state.unlink().expect("removed").to.is_spent());
 
         let state = admitted();
         let _ = state.lend(1).expect("eligible");
         let _ = state.remove().expect("member");
         assert!(!state.unlink().expect("removed").to.is_spent());
-        assert!(state.give_back(1, false).expect("out").to.is_spent());
+        assert!(state.give_back(1, NONE).expect("out").to.is_spent());
     }
 
     #[test]

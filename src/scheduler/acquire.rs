@@ -34,7 +34,6 @@ use super::{
 };
 use crate::{
     node::{Node, Standing},
-    rank::Priority,
     resource::Resource,
     shard::{Bare, Forecast, Lent, Locked, NEVER, Pin, Shard},
     strategy::ShardView,
@@ -85,7 +84,7 @@ impl<R: Resource> Core<R> {
     /// The rank of a resource at a load. Runs user code.
     pub(super) fn forecast(&self, node: &Node<R>, in_flight: u32, guard: &Pin<'_>) -> Forecast<R> {
         let value = node.value(guard);
-        let rank = value.resource().priority(in_flight).rank();
+        let rank = self.rank_of(node, value.resource(), in_flight);
         Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
     }
 
@@ -151,6 +150,10 @@ impl<R: Resource> Core<R> {
     #[inline(never)]
     pub(super) fn lend_loaded(&self, got: &mut Got) -> Option<Bare<R>> {
         if !matches!(got, Got::Nowhere) || self.limits.is_some() || self.is_closed() {
+            return None;
+        }
+        #[cfg(feature = "telemetry")]
+        if self.meters.is_some() {
             return None;
         }
         self.thaw_due();
@@ -282,6 +285,9 @@ impl<R: Resource> Core<R> {
         }
         if first != second {
             return None;
+        }
+        if let Some(health) = &self.health {
+            earliest = earliest.min(health.earliest());
         }
         if earliest != NEVER {
             // Read last: what was not due now was not due at the instant in between.

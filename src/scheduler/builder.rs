@@ -2,9 +2,12 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
+    sync::PoisonError,
     time::Duration,
 };
 
+#[cfg(feature = "telemetry")]
+use super::telemetry::Meters;
 use super::{
     Scheduler,
     affinity::{Affinity, Rings},
@@ -12,12 +15,17 @@ use super::{
     deadlines::{Limits, Overdue},
     drain::Drains,
     error::BuildError,
+    health::Health,
     token::Tokens,
     turn::Turn,
     wait::{Fairness, Rules, Timer, Waiters},
 };
+#[cfg(not(any(loom, shuttle)))]
+use crate::events::{Dispatchers, Observer};
 use crate::{
     DefaultHashBuilder,
+    events::{Hub, ObserveError},
+    health::{Cooldown, Ejection},
     heap::Entry,
     lookup::Map,
     resource::Resource,
@@ -26,7 +34,7 @@ use crate::{
     shard_set::MAX_SHARDS,
     strategy::{Cell, Selector, Strategy},
     sync::{
-        Arc, CachePadded, Clock, MonotonicClock, Published,
+        Arc, CachePadded, Clock, MonotonicClock, Mutex, Proven, Published,
         atomic::{AtomicBool, AtomicU64},
         parallelism,
     },
@@ -41,6 +49,10 @@ pub enum Overflow {
     /// The worst eligible resource is evicted if it ranks worse than the newcomer; otherwise the newcomer is refused.
     EvictWorst,
 }
+
+/// Starts an observer. Not the observer itself: its type names the key's, of which the compiler would ask too much where a builder is
+/// kept across an `.await`. In a mutex it is `Sync`, for the proof.
+type Start<R> = Box<dyn FnOnce(&Core<R>) -> Result<(), ObserveError> + Send>;
 
 /// Settings of a [`Scheduler`]; made by [`Scheduler::builder`].
 ///
@@ -67,11 +79,15 @@ pub struct Builder<R: Resource, S = DefaultHashBuilder> {
     weights: Option<Vec<u32>>,
     virtual_nodes: u32,
     events: usize,
+    observers: Proven<Vec<Mutex<Start<R>>>>,
     affinity: Affinity,
     max_hold: Option<Duration>,
     overdue: Overdue,
     rules: Rules,
     timer: Option<Box<dyn Timer>>,
+    health: Remember,
+    /// Leases and waits are measured; of so many acquisitions one for its order.
+    measure: Option<u32>,
     marker: std::marker::PhantomData<fn() -> R>,
 }
 
@@ -89,11 +105,14 @@ impl<R: Resource, S: BuildHasher + Default> Builder<R, S> {
             weights: None,
             virtual_nodes: Ring::DEFAULT_VIRTUAL_NODES,
             events: 0,
+            observers: Proven::new(Vec::new()),
             affinity: Affinity::default(),
             max_hold: None,
             overdue: Overdue::default(),
             rules: Rules::default(),
             timer: None,
+            health: Remember::default(),
+            measure: None,
             marker: std::marker::PhantomData,
         }
     }
@@ -134,11 +153,14 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            observers,
             affinity,
             max_hold,
             overdue,
             rules,
             timer,
+            health,
+            measure,
             marker,
         } = self;
         Builder {
@@ -153,11 +175,14 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             weights,
             virtual_nodes,
             events,
+            observers,
             affinity,
             max_hold,
             overdue,
             rules,
             timer,
+            health,
+            measure,
             marker,
         }
     }
@@ -229,10 +254,21 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// The key is then cloned for each event, in the thread that makes it, after the shard's lock is free: also when a lease
     /// is dropped. That `Clone` may allocate; if it panics, the event becomes a gap; it must not call the scheduler.
     ///
-    /// Events are taken out with [`Scheduler::take_events`]; those that find no room are dropped, newest first, counted, and
-    /// visible as gaps in the sequence.
+    /// Events go to observers, see [`observer`](Builder::observer) and [`Scheduler::observe`]; without any they are taken out with
+    /// [`Scheduler::take_events`]. Those that find no room are dropped, newest first, counted, and visible as gaps in the sequence. An
+    /// observer's thread looks into the rings every half millisecond, and every 16 ms when nothing has happened: a ring should have
+    /// room for what its shard does in that time.
     pub fn event_capacity(mut self, events: usize) -> Self {
         self.events = events;
+        self
+    }
+
+    /// Somebody to be told of events, in a thread of its own that [`build`](Builder::build) starts. May be called several times.
+    ///
+    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 1,024 events per shard.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn observer(mut self, observer: impl Observer<R::Key> + 'static) -> Self {
+        self.observers.push(Mutex::new(Box::new(|core| core.observe(Some(0), Box::new(observer)))));
         self
     }
 
@@ -274,7 +310,44 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread. The affinity ring is built when it is first
+    /// Takes resources out because of their outcomes, and lets them back: see [`Ejection`]. Default: nobody is taken out but by hand.
+    pub fn ejection(mut self, rules: Ejection) -> Self {
+        self.health.rules = Some(rules);
+        self
+    }
+
+    /// How outcomes let a resource cool, unless it says so itself: see [`Cooldown`]. Default: as long as a rate limit says.
+    pub fn cooldown(mut self, rules: Cooldown) -> Self {
+        self.health.cooldown = Some(rules);
+        self
+    }
+
+    /// Whether resources are ranked by what was seen of them too: by [`Resource::priority_seen`] instead of [`Resource::priority`]. Each
+    /// outcome then costs a second critical section. Default: no.
+    pub fn rank_by_outcomes(mut self, rank: bool) -> Self {
+        self.health.ranks = rank;
+        self
+    }
+
+    /// Whether outcomes are remembered for each resource, see [`Scheduler::resource_stats`]: some 100 bytes for each, and the clock once
+    /// for each outcome. Default: only if one of [`ejection`](Builder::ejection), [`cooldown`](Builder::cooldown) and
+    /// [`rank_by_outcomes`](Builder::rank_by_outcomes) needs it.
+    pub fn remember_outcomes(mut self, remember: bool) -> Self {
+        self.health.asked = remember;
+        self
+    }
+
+    /// Measures how long leases are held and requests wait, and, of one acquisition out of every `sample`, how many shards showed something
+    /// better; 0: of none. See [`Scheduler::telemetry`]. Default: nothing is measured, and nothing is paid for it.
+    ///
+    /// Each lease then costs the clock twice and a histogram's mutex that few threads share. Leases that become tokens are not measured.
+    #[cfg(feature = "telemetry")]
+    pub fn measure(mut self, sample: u32) -> Self {
+        self.measure = Some(sample);
+        self
+    }
+
+    /// Checks the settings and makes the scheduler. O(shards + expected resources + room for events); starts no thread but those of observers. The affinity ring is built when it is first
     /// needed.
     ///
     /// # Errors
@@ -302,6 +375,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
             return Err(BuildError::MaxHold);
         }
+        if let Some(fault) = self.health.rules.as_ref().and_then(Ejection::fault) {
+            return Err(BuildError::Ejection { fault });
+        }
         let selector = Selector::new(self.strategy, shards).map_err(BuildError::Strategy)?;
         let weights = self.weights.unwrap_or_else(|| vec![1; shards]);
         if weights.len() != shards {
@@ -310,8 +386,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         let ring = Rings::plan(weights, self.virtual_nodes).map_err(BuildError::Ring)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
+        let is_observed = !self.observers.is_empty();
+        let events = if is_observed && self.events == 0 { OBSERVED_EVENTS } else { self.events };
+        let hub = (events > 0).then(|| Arc::new(Hub::new(shards, events)));
+        let ring_of = |shard: u32| hub.as_ref().map(|hub| Arc::clone(&hub.rings()[shard as usize]));
         let shards: Box<[Shard<R>]> =
-            (0..shards as u32).map(|index| Shard::new(index, self.ties, self.events)).collect();
+            (0..shards as u32).map(|index| Shard::new(index, self.ties, ring_of(index))).collect();
         for shard in &shards {
             shard.reserve(self.expected.div_ceil(shards.len()));
         }
@@ -332,8 +412,13 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             clock: self.clock,
             max_resources,
             virtual_nodes: self.virtual_nodes,
-            with_events: self.events > 0,
-            unusual: AtomicBool::new(self.max_hold.is_some()),
+            hub,
+            #[cfg(not(any(loom, shuttle)))]
+            dispatchers: Dispatchers::default(),
+            unusual: AtomicBool::new(self.max_hold.is_some() || self.measure.is_some()),
+            #[cfg(feature = "telemetry")]
+            meters: self.measure.map(Meters::new),
+            health: self.health.build(shards.len()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
             limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue)),
@@ -341,6 +426,10 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             shards,
             waiters,
         });
+        for start in self.observers.into_inner() {
+            let start = start.into_inner().unwrap_or_else(PoisonError::into_inner);
+            start(&core).map_err(|error| BuildError::Observer { error: error.to_string() })?;
+        }
         Ok(Scheduler { core: share(core), hasher: self.hasher })
     }
 }
@@ -372,8 +461,28 @@ use model::share;
 #[cfg(not(any(loom, shuttle)))]
 use timed::share;
 
+/// Room for events per shard if somebody observes, and nothing was said.
+const OBSERVED_EVENTS: usize = 1024;
+
 /// Room for events per shard at most.
 const MAX_EVENTS: usize = 1 << 24;
+
+/// What is remembered of resources, and why.
+#[derive(Default)]
+struct Remember {
+    rules: Option<Ejection>,
+    cooldown: Option<Cooldown>,
+    ranks: bool,
+    asked: bool,
+}
+
+impl Remember {
+    fn build<R: Resource>(self, shards: usize) -> Option<Health<R>> {
+        let Remember { rules, cooldown, ranks, asked } = self;
+        let is_needed = rules.is_some() || cooldown.is_some() || ranks || asked;
+        is_needed.then(|| Health::new(rules, cooldown, ranks, shards))
+    }
+}
 
 /// Few in a model, so that threads do share.
 const CELLS_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };

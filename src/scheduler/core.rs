@@ -2,24 +2,30 @@
 
 use std::ops::{Deref, DerefMut};
 
+#[cfg(feature = "telemetry")]
+use super::telemetry::Meters;
 use super::{
     affinity::{Affinity, Rings},
     builder::Overflow,
     deadlines::Limits,
     drain::Drains,
     error::AcquireError,
+    health::Health,
     token::{Left, Ticket, Tokens},
     turn::Turn,
     wait::{Waiters, Work},
 };
+#[cfg(not(any(loom, shuttle)))]
+use crate::events::{Dispatchers, ObserveError, Observer};
 use crate::{
+    events::{EventKind, Hub},
     lookup::{Guard, Map},
     node::{self, Node, State},
     resource::Resource,
     shard::{Count, Garbage, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
-        CachePadded, Clock, Proven, Published, SplitMix64, Timestamp,
+        Arc, CachePadded, Clock, Proven, Published, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
         thread_hint,
     },
@@ -46,9 +52,16 @@ pub struct Parts<R: Resource> {
     pub clock: Box<dyn Clock>,
     pub max_resources: Option<(u32, Overflow)>,
     pub virtual_nodes: u32,
-    pub with_events: bool,
+    /// The events, if anybody wants them.
+    pub hub: Option<Arc<Hub<R>>>,
+    #[cfg(not(any(loom, shuttle)))]
+    pub dispatchers: Dispatchers,
     /// Leases are recorded, or some resource has had more than one unit: then [`lend_usual`](Self::lend_usual) is not tried.
     pub unusual: AtomicBool,
+    /// Outcomes are remembered, and have consequences.
+    pub health: Option<Health<R>>,
+    #[cfg(feature = "telemetry")]
+    pub meters: Option<Meters>,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
@@ -87,7 +100,7 @@ impl<R: Resource> Core<R> {
     /// A pin for a critical section that may make events; none if nobody wants events.
     #[inline]
     pub fn pin_for_events(&self) -> Option<Pin<'_>> {
-        if self.with_events { Some(self.pin()) } else { None }
+        if self.hub.is_some() { Some(self.pin()) } else { None }
     }
 
     /// To be told of each limit before a resource has it.
@@ -103,6 +116,25 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn lock<'a>(&'a self, shard: &'a Shard<R>) -> Locked<'a, R> {
         shard.lock_pinned(self.pin_for_events())
+    }
+
+    /// Starts an observer's thread.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn observe(
+        &self,
+        from: Option<u64>,
+        observer: Box<dyn Observer<R::Key>>,
+    ) -> Result<(), ObserveError> {
+        let hub = self.hub.as_ref().ok_or(ObserveError::NoEvents)?;
+        self.dispatchers.start(hub, from, observer)
+    }
+
+    /// Makes an event that belongs to no shard. The caller keeps the node, if there is one.
+    #[inline]
+    pub fn tell(&self, kind: EventKind, node: Option<&Node<R>>) {
+        if let Some(hub) = &self.hub {
+            hub.tell(kind, node, &self.pin());
+        }
     }
 
     #[inline]
@@ -234,6 +266,10 @@ impl<R: Resource> Core<R> {
             }
             earliest = earliest.min(shard.face().earliest());
         }
+        if let Some(health) = &self.health {
+            self.settle_due(health, now, &guard, work);
+            earliest = earliest.min(health.earliest());
+        }
         // As in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
         self.note(earliest);
     }
@@ -311,6 +347,9 @@ impl<R: Resource> Core<R> {
         // Relaxed: nothing else is going on.
         let noted = self.earliest.load(Ordering::Relaxed);
         assert!(earliest.is_none_or(|earliest| noted <= earliest), "no deadline is earlier than the hint");
+        if let Some(health) = &self.health {
+            assert!(noted <= health.earliest(), "nothing is due earlier than the hint");
+        }
         sum
     }
 }

@@ -55,6 +55,16 @@ pub enum BuildError {
         /// The largest number allowed.
         max: usize,
     },
+    /// The rules of ejection are not consistent.
+    Ejection {
+        /// What is wrong.
+        fault: &'static str,
+    },
+    /// No thread could be started for an observer.
+    Observer {
+        /// What the system says.
+        error: String,
+    },
     /// More resources are expected than the shards can hold.
     Expected {
         /// What was asked for.
@@ -86,6 +96,8 @@ impl fmt::Display for BuildError {
             BuildError::Shards { given, max } => write!(f, "{given} shards: allowed are 1 to {max}"),
             BuildError::Strategy(error) => error.fmt(f),
             BuildError::Ring(error) => error.fmt(f),
+            BuildError::Ejection { fault } => write!(f, "rules of ejection: {fault}"),
+            BuildError::Observer { error } => write!(f, "an observer has no thread: {error}"),
             BuildError::EventCapacity { given, max } => {
                 write!(f, "room for {given} events per shard: at most {max} are allowed")
             }

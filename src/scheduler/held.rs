@@ -15,6 +15,9 @@ pub struct Held<R: Resource> {
     /// The entry and generation of the token that was minted from the live guard.
     pub token: Option<(u32, u32)>,
     pub exclusive: bool,
+    /// When the lease began, if it is measured; else 0.
+    #[cfg(feature = "telemetry")]
+    pub since: u64,
 }
 
 // SAFETY: both pointers are to data that is `Send + Sync` and kept alive by the unit of capacity (rules 5 and 6 of `node`).
@@ -26,7 +29,14 @@ unsafe impl<R: Resource> Sync for Held<R> {}
 
 impl<R: Resource> Held<R> {
     pub fn new(lent: &Lent<R>) -> Self {
-        Held { node: lent.node, value: lent.value, token: None, exclusive: lent.exclusive }
+        Held {
+            node: lent.node,
+            value: lent.value,
+            token: None,
+            exclusive: lent.exclusive,
+            #[cfg(feature = "telemetry")]
+            since: 0,
+        }
     }
 
     #[inline]

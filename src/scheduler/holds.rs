@@ -53,7 +53,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, _| {
-            let moved = core.lock(core.home(node)).hold(node, hold, count).ok()?;
+            let mut locked = core.lock(core.home(node));
+            let moved = locked.hold(node, hold, count).ok()?;
+            // An ejection by hand has no end: it takes over one that has.
+            let until = if hold == Hold::Ejected { core.take_over(&mut locked, node) } else { None };
+            drop(locked);
+            if let Some(until) = until {
+                core.taken_over(node, until);
+            }
             Some(moved.from != moved.to)
         })
     }
@@ -65,7 +72,13 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     {
         self.with_member(key, |core, node, guard| {
             let shard = core.home(node);
-            let moved = core.lock(shard).clear(node, hold, count).ok()?;
+            let mut locked = core.lock(shard);
+            let moved = locked.clear(node, hold, count).ok()?;
+            let until = if hold == Hold::Ejected { core.take_over(&mut locked, node) } else { None };
+            drop(locked);
+            if let Some(until) = until {
+                core.taken_over(node, until);
+            }
             if moved.to.is_held(Hold::Cooling) {
                 // What is left may be a deadline alone.
                 core.note_earliest(shard);
@@ -150,6 +163,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
 
     /// Takes an unhealthy resource out until [`readmit`](Scheduler::readmit): a reason of its own, so that a health check
     /// and an operator do not undo each other's work. As [`exclude`](Scheduler::exclude) otherwise.
+    ///
+    /// One that the [rules](crate::Ejection) have ejected already stays so until it is readmitted by hand (and the answer is `false`).
     pub fn eject<Q>(&self, key: &Q) -> Result<bool, KeyError<Q::Owned>>
     where
         R::Key: Borrow<Q>,

@@ -28,6 +28,7 @@ use super::{
     error::{InsertError, Rejected},
 };
 use crate::{
+    health::Seen,
     heap,
     lookup::{Guard, Keyed, Occupied},
     node::{self, Draft, Node},
@@ -141,8 +142,12 @@ impl<R: Resource> Core<R> {
             return Err(Rejected { returned: resource, error: InsertError::Capacity { key, capacity } });
         };
         self.expect_limit(limit);
-        let rank = resource.priority(0).rank();
-        Ok(Draft { key, hash, limit, rank, resource })
+        let remember = self.health.is_some();
+        let rank = match &self.health {
+            Some(health) if health.ranks => resource.priority_seen(0, Seen::default()).rank(),
+            _ => resource.priority(0).rank(),
+        };
+        Ok(Draft { key, hash, limit, rank, resource, remember })
     }
 
     /// The home that a resource asks for.

@@ -65,13 +65,33 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// Wraps what a shard has lent in the usual case: an exclusive resource, nothing recorded.
     #[inline(always)]
     pub(super) fn usual(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
-        Lease { core, held: Proven::new(Held { node, value, token: None, exclusive: true }) }
+        Lease {
+            core,
+            held: Proven::new(Held {
+                node,
+                value,
+                token: None,
+                exclusive: true,
+                #[cfg(feature = "telemetry")]
+                since: 0,
+            }),
+        }
     }
 
     /// Wraps one unit of several, which is ranked by its load already; nothing recorded.
     #[inline(always)]
     pub(super) fn loaded(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
-        Lease { core, held: Proven::new(Held { node, value, token: None, exclusive: false }) }
+        Lease {
+            core,
+            held: Proven::new(Held {
+                node,
+                value,
+                token: None,
+                exclusive: false,
+                #[cfg(feature = "telemetry")]
+                since: 0,
+            }),
+        }
     }
 
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
@@ -85,6 +105,10 @@ impl<'s, R: Resource> Lease<'s, R> {
     pub(super) fn settle(&mut self, lent: &Lent<R>, site: &'static Location<'static>) {
         if let Some(limits) = &self.core.limits {
             self.core.record(limits, &mut self.held, site);
+        }
+        #[cfg(feature = "telemetry")]
+        {
+            self.held.since = self.core.lease_began(self.held.node().home(), lent.rank);
         }
         self.core.rerank_lent(&self.held, lent);
     }
@@ -102,6 +126,8 @@ impl<'s, R: Resource> Lease<'s, R> {
             value: lease.held.value,
             token: lease.held.token,
             exclusive: lease.held.exclusive,
+            #[cfg(feature = "telemetry")]
+            since: lease.held.since,
         }
     }
 
@@ -129,9 +155,17 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// Returns the lease and says how the work went. [`Outcome::RateLimited`] cools the resource, as
     /// [`release_after`](Lease::release_after) does.
     pub fn finish(self, outcome: Outcome) {
-        let (deadline, count) = self.core.judge(outcome);
+        let ending = self.core.judge(outcome);
         let lease = mem::ManuallyDrop::new(self);
-        let _ = lease.core.end(&lease.held, deadline, count);
+        let _ = lease.core.conclude(&lease.held, &ending);
+    }
+
+    /// As [`finish`](Lease::finish), and lets the resource cool for `rest` from now on, or for as long as the outcome asks for, if that
+    /// is longer.
+    pub fn finish_after(self, outcome: Outcome, rest: Duration) {
+        let ending = self.core.judge(outcome).and_rest_until(self.core.after(rest));
+        let lease = mem::ManuallyDrop::new(self);
+        let _ = lease.core.conclude(&lease.held, &ending);
     }
 
     /// Returns the lease, and says whether it was this call that did.
@@ -163,9 +197,9 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// # Errors
     /// As [`try_release`](Lease::try_release).
     pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
-        let (deadline, count) = self.core.judge(outcome);
+        let ending = self.core.judge(outcome);
         let lease = mem::ManuallyDrop::new(self);
-        lease.core.end(&lease.held, deadline, count)
+        lease.core.conclude(&lease.held, &ending)
     }
 
     /// Whether the lease was taken back, by [`Scheduler::revoke`](crate::Scheduler::revoke) or because it is overdue. The value can
@@ -211,6 +245,8 @@ impl<R: Resource> OwnedLease<R> {
             value: lease.held.value,
             token: lease.held.token,
             exclusive: lease.held.exclusive,
+            #[cfg(feature = "telemetry")]
+            since: lease.held.since,
         };
         // SAFETY: the lease is not dropped, so this is the one move out of the field.
         #[allow(unsafe_code)]
@@ -240,9 +276,16 @@ impl<R: Resource> OwnedLease<R> {
 
     /// As [`Lease::finish`].
     pub fn finish(self, outcome: Outcome) {
-        let (deadline, count) = self.core.judge(outcome);
+        let ending = self.core.judge(outcome);
         let (core, held) = self.into_parts();
-        let _ = core.end(&held, deadline, count);
+        let _ = core.conclude(&held, &ending);
+    }
+
+    /// As [`Lease::finish_after`].
+    pub fn finish_after(self, outcome: Outcome, rest: Duration) {
+        let ending = self.core.judge(outcome).and_rest_until(self.core.after(rest));
+        let (core, held) = self.into_parts();
+        let _ = core.conclude(&held, &ending);
     }
 
     /// As [`Lease::try_release`].
@@ -259,9 +302,9 @@ impl<R: Resource> OwnedLease<R> {
     /// # Errors
     /// As there.
     pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
-        let (deadline, count) = self.core.judge(outcome);
+        let ending = self.core.judge(outcome);
         let (core, held) = self.into_parts();
-        core.end(&held, deadline, count)
+        core.conclude(&held, &ending)
     }
 
     /// As [`Lease::is_revoked`].

@@ -10,9 +10,10 @@
 //! | `lend` | the yardsticks' trait |
 //! | `turn` | whose turn it is to insert a batch |
 //! | `holds` | reasons not to lend |
+//! | `health` | ejection, recovery, cooldown |
 //! | `deadlines` | how long leases may be held |
 //! | `drain` | waiting until leases have come back |
-//! | `query`, `stats` | looking |
+//! | `query`, `stats`, `explain`, `telemetry` | looking |
 //! | `wait` | waiting: the queue of threads and tasks; what time demands |
 //! | `error` | one error type per family |
 
@@ -24,7 +25,9 @@ mod core;
 mod deadlines;
 mod drain;
 mod error;
+mod explain;
 mod filter;
+mod health;
 mod held;
 mod holds;
 mod insert;
@@ -33,6 +36,8 @@ mod lend;
 mod query;
 mod returning;
 mod stats;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod token;
 mod turn;
 mod update;
@@ -48,10 +53,14 @@ pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
     ReleaseError, UpdateError, WeightsError,
 };
+pub use explain::{Candidate, Explanation, Why};
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
 pub use query::{Peek, ResourceState};
+use returning::Ending;
 pub use stats::Stats;
+#[cfg(feature = "telemetry")]
+pub use telemetry::{Distribution, Telemetry};
 pub use token::{ParseTokenError, Token};
 pub use update::Removed;
 #[cfg(not(any(loom, shuttle)))]
@@ -62,8 +71,11 @@ pub use wait::{
 };
 
 use self::core::Core;
+#[cfg(not(any(loom, shuttle)))]
+use crate::events::{ObserveError, Observer};
 use crate::{
     DefaultHashBuilder,
+    events::{Closing, EventKind},
     outcome::Outcome,
     resource::Resource,
     sync::{Arc, atomic::Ordering},
@@ -72,8 +84,8 @@ use crate::{
 /// Lends the best available resource of a fleet to many callers at once.
 ///
 /// See the [crate documentation](crate) for an overview. All methods take `&self` and may be called from any thread. The
-/// scheduler starts no thread, reads no environment variable, and shares nothing with others but the list of threads that may be reading
-/// what is to be freed (`collect_garbage`).
+/// scheduler starts no thread but those of [observers](Builder::observer), reads no environment variable, and shares nothing with others but
+/// the list of threads that may be reading what is to be freed (`collect_garbage`).
 pub struct Scheduler<R: Resource, S = DefaultHashBuilder> {
     core: Arc<Core<R>>,
     hasher: S,
@@ -106,7 +118,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn release(&self, token: Token) -> Result<(), ReleaseError> {
-        self.core.redeem(token, None, None)
+        self.core.redeem(token, &Ending::default())
     }
 
     /// Returns the lease of a token and says how the work went, as [`Lease::finish`].
@@ -114,8 +126,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Errors
     /// As [`release`](Scheduler::release).
     pub fn finish(&self, token: Token, outcome: Outcome) -> Result<(), ReleaseError> {
-        let (deadline, count) = self.core.judge(outcome);
-        self.core.redeem(token, deadline, count)
+        self.core.redeem(token, &self.core.judge(outcome))
     }
 
     /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
@@ -123,11 +134,55 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// Blocking on the queue of those who wait, for a moment. Idempotent: `true` for the one call that closed it. An acquisition that
     /// began before may still succeed.
+    ///
+    /// Observers are told of all that has happened before, and their threads are waited for, unless an observer is the one who closes.
+    /// Nobody is called after this has returned. What happens later can be taken out with [`take_events`](Scheduler::take_events).
     pub fn close(&self) -> bool {
+        self.close_with(Closing::Flush)
+    }
+
+    /// As [`close`](Scheduler::close), and says what happens to events that observers have not been told of.
+    pub fn close_with(&self, closing: Closing) -> bool {
         // AcqRel: Release pairs with the Acquire in `is_closed`; Acquire lets a second closer see what the first one did.
         let closed = !self.core.closed.swap(true, Ordering::AcqRel);
         self.core.fail_everybody();
+        if closed {
+            self.core.tell(EventKind::Closed, None);
+        }
+        #[cfg(not(any(loom, shuttle)))]
+        self.core.dispatchers.stop(closing);
+        #[cfg(any(loom, shuttle))]
+        let _ = closing;
         closed
+    }
+
+    /// Tells somebody of events from now on, in a thread of its own; also of those that nobody has taken out yet. What was dropped before
+    /// the first event that it sees is not told.
+    ///
+    /// As [`Builder::observer`], for somebody who needs the scheduler, for instance to call it back: give it a
+    /// [`Weak`](std::sync::Weak) reference. O(shards).
+    ///
+    /// # Errors
+    /// [`ObserveError`]: the scheduler is closed, was built without [`event_capacity`](Builder::event_capacity), or there is no thread.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn observe(&self, observer: impl Observer<R::Key> + 'static) -> Result<(), ObserveError> {
+        self.core.observe(None, Box::new(observer))
+    }
+
+    /// What an observer's thread reads from, without the thread: for models.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
+    #[doc(hidden)]
+    pub fn event_reader(&self) -> Option<crate::events::Reader<R>> {
+        self.core.hub.as_ref().map(|hub| crate::events::Hub::reader(hub, Some(0)))
+    }
+
+    /// One turn of an observer's thread at the rings: for models.
+    #[cfg(any(test, loom, shuttle, feature = "internals"))]
+    #[doc(hidden)]
+    pub fn pump_events(&self, wait: bool) {
+        if let Some(hub) = &self.core.hub {
+            hub.pump(wait);
+        }
     }
 
     /// Whether the scheduler is closed.

@@ -7,6 +7,7 @@ use std::{
 use super::{Scheduler, core::Core};
 use crate::{
     events::Event,
+    health::{Phase, Record},
     lookup::{Guard, Keyed},
     node::{Hold, Node, Standing, Value},
     resource::Resource,
@@ -74,6 +75,10 @@ pub struct ResourceState<K> {
     pub holds: Vec<Hold>,
     /// When cooling ends, in nanoseconds on the scheduler's clock, if it cools.
     pub cooling_until: Option<u64>,
+    /// Until when it is ejected, in nanoseconds on the scheduler's clock, if the rules have ejected it.
+    pub ejected_until: Option<u64>,
+    /// Where it is on its way back after an ejection by the rules.
+    pub phase: Phase,
     /// Grows with every return, cleared hold, update and removal.
     pub generation: u32,
 }
@@ -260,6 +265,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             if state.is_removed() {
                 continue;
             }
+            let health = node.record().map(Record::stats).unwrap_or_default();
             let all = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
             states.push(ResourceState {
                 key: node.key().clone(),
@@ -270,6 +276,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 standing: state.standing(),
                 holds: all.into_iter().filter(|&hold| state.is_held(hold)).collect(),
                 cooling_until: state.is_held(Hold::Cooling).then_some(deadline),
+                ejected_until: health.ejected_until.filter(|_| state.is_held(Hold::Ejected)),
+                phase: health.phase,
                 generation: state.generation(),
             });
         }
@@ -277,7 +285,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// Takes out up to `max` events that have not been taken yet, shard by shard; the order within a shard is that of the
-    /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity).
+    /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity), and while there are
+    /// [observers](super::Builder::observer), to whom they go.
     ///
     /// Does not wait: a shard whose events another thread is taking out right now is passed over. Allocates the list.
     ///
@@ -296,8 +305,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let shards = &self.core.shards;
         // From a random one on, so that a busy shard does not keep the others' events back.
         let start = self.core.cell().draw_below(shards.len() as u32) as usize;
-        for ring in (0..shards.len()).filter_map(|i| shards[(start + i) % shards.len()].events()) {
-            ring.take(&mut events, max);
+        let Some(hub) = self.core.hub.as_ref().filter(|hub| !hub.is_read()) else { return events };
+        // The fleet's own comes last.
+        let rings = (0..shards.len()).map(|i| (start + i) % shards.len()).chain([shards.len()]);
+        for ring in rings.map(|i| &hub.rings()[i]) {
+            let left = max.saturating_sub(events.len());
+            let _ = ring.take(&mut events, left);
         }
         events
     }

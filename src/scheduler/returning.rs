@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use super::{
     core::Core,
     error::ReleaseError,
+    health::Told,
     held::Held,
     outcome_count,
     token::{Ticket, Token},
@@ -16,7 +17,6 @@ use super::{
 use crate::{
     node::{self, Moved, Node, State, Value},
     outcome::Outcome,
-    rank::Priority,
     resource::Resource,
     shard::{Count, Forecast, Garbage, Lent, Pin, Shard},
 };
@@ -28,25 +28,52 @@ pub struct Load<'a, R: Resource> {
     guard: Pin<'a>,
 }
 
+/// How a lease ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ending {
+    /// The resource cools until then.
+    deadline: Option<u64>,
+    /// What it counts as.
+    count: Option<Count>,
+    /// What is to be judged.
+    told: Option<Told>,
+}
+
+impl Ending {
+    /// Taken back.
+    pub fn revoked() -> Self {
+        Ending { count: Some(Count::Revoked), ..Ending::default() }
+    }
+
+    /// The resource cools until `deadline` at least.
+    pub fn and_rest_until(self, deadline: u64) -> Self {
+        Ending { deadline: self.deadline.max(Some(deadline)), ..self }
+    }
+}
+
 /// A unit that is about to be given back.
 struct Unit<'a, R: Resource> {
     core: &'a Core<R>,
     node: NonNull<Node<R>>,
     value: NonNull<Value<R>>,
-    deadline: Option<u64>,
-    outcome: Option<Count>,
+    ending: Ending,
 }
 
 #[allow(unsafe_code)]
 impl<'a, R: Resource> Unit<'a, R> {
     fn give_back(self, mut guard: Option<Pin<'a>>, forecast: Option<Forecast<R>>) -> Option<Load<'a, R>> {
-        let Unit { core, node, value, deadline, outcome } = self;
-        // SAFETY: rule 5 of `node`: the unit of capacity that is given back below has kept it until here.
-        let alive = unsafe { node.as_ref() };
+        let Unit { core, node, value, ending: Ending { deadline, count, told } } = self;
+        // SAFETY: rules 5 and 6 of `node`: the unit of capacity that is given back below has kept both until here.
+        let (alive, lent) = unsafe { (node.as_ref(), value.as_ref()) };
         let shard = core.home(alive);
-        let lock = || match deadline {
-            Some(_) => shard.lock_with_cooling(core.pin_for_events()),
-            None => core.lock(shard),
+        let report = told.and_then(|told| core.report(alive, lent.resource(), &told));
+        if report.is_some() && guard.is_none() {
+            // The node is needed after the return.
+            guard = Some(core.pin());
+        }
+        let lock = || match (deadline, &report) {
+            (None, None) => core.lock(shard),
+            _ => shard.lock_with_cooling(core.pin_for_events()),
         };
         let mut locked = lock();
         if guard.is_none() && locked.details(alive).limit != 1 {
@@ -55,13 +82,34 @@ impl<'a, R: Resource> Unit<'a, R> {
             guard = Some(core.pin());
             locked = lock();
         }
-        if deadline.is_none() && !core.waiters.gate().is_free() {
-            drop(locked);
-            return core.give_back_waited(node, value, guard.is_none(), outcome);
+        let verdict = report.as_ref().map(|report| core.pass_judgement(&mut locked, alive, report));
+        let deadline = deadline.max(verdict.and_then(|verdict| verdict.cool));
+        let eject = verdict.is_some_and(|verdict| verdict.eject.is_some());
+        if deadline.is_none() && !eject && !core.waiters.gate().is_free() {
+            if let Some((verdict, report)) = verdict.zip(report) {
+                core.after_judgement(&mut locked, alive, &verdict, report.now);
+                drop(locked);
+                core.enter_verdict(alive, &verdict, report.now);
+            } else {
+                drop(locked);
+            }
+            return core.give_back_waited(node, value, guard.is_none(), count);
         }
-        let (garbage, moved, ranked) = locked.give_back(alive, value, deadline, outcome, forecast.as_ref());
+        let (garbage, moved, ranked) = if eject {
+            locked.give_back_ejected(alive, value, deadline, count, forecast.as_ref())
+        } else {
+            locked.give_back(alive, value, deadline, count, forecast.as_ref())
+        };
+        let Some((verdict, report)) = verdict.zip(report) else {
+            drop(locked);
+            return core.gave_back(shard, node, moved, garbage, guard.filter(|_| !ranked));
+        };
+        core.after_judgement(&mut locked, alive, &verdict, report.now);
         drop(locked);
-        core.gave_back(shard, node, moved, garbage, guard.filter(|_| !ranked))
+        core.enter_verdict(alive, &verdict, report.now);
+        let ranks = core.health.as_ref().is_some_and(|health| health.ranks);
+        let by_load = alive.is_shared() && !ranked;
+        core.gave_back(shard, node, moved, garbage, guard.filter(|_| ranks || by_load))
     }
 }
 
@@ -94,7 +142,7 @@ impl<R: Resource> Core<R> {
     }
 
     fn rerank_held(&self, held: &Held<R>, lent_rank: u64, state: State) {
-        let rank = held.resource().priority(state.in_flight()).rank();
+        let rank = self.rank_of(held.node(), held.resource(), state.in_flight());
         if rank != lent_rank {
             self.home(held.node()).lock().rerank(held.node(), held.value, state.in_flight(), rank);
         }
@@ -120,6 +168,10 @@ impl<R: Resource> Core<R> {
         outcome: Option<Count>,
     ) -> Result<(), ReleaseError> {
         self.witness(held);
+        #[cfg(feature = "telemetry")]
+        if held.since > 0 {
+            self.lease_ended(held.since);
+        }
         match held.token {
             None => {
                 let is_usual = deadline.is_none()
@@ -129,11 +181,31 @@ impl<R: Resource> Core<R> {
                         self.give_back_loaded(held, outcome)
                     };
                 if !is_usual {
-                    self.give_back_anyhow(held, deadline, outcome);
+                    self.give_back_anyhow(held, &Ending { deadline, count: outcome, told: None });
                 }
                 Ok(())
             }
-            Some(token) => self.end_pinned(held, token, deadline, outcome),
+            Some(token) => self.end_pinned(held, token, &Ending { deadline, count: outcome, told: None }),
+        }
+    }
+
+    /// As [`end`](Self::end), with an outcome that may have to be judged.
+    #[inline]
+    pub fn conclude(&self, held: &Held<R>, ending: &Ending) -> Result<(), ReleaseError> {
+        if ending.told.is_none() {
+            return self.end(held, ending.deadline, ending.count);
+        }
+        self.witness(held);
+        #[cfg(feature = "telemetry")]
+        if held.since > 0 {
+            self.lease_ended(held.since);
+        }
+        match held.token {
+            None => {
+                self.give_back_anyhow(held, ending);
+                Ok(())
+            }
+            Some(token) => self.end_pinned(held, token, ending),
         }
     }
 
@@ -147,7 +219,7 @@ impl<R: Resource> Core<R> {
         if locked.details(node).limit != 1 || !self.waiters.gate().is_free() {
             return false;
         }
-        let (garbage, moved, _) = locked.give_back_in_line(node, held.value, None, outcome, None);
+        let (garbage, moved, _) = locked.give_back_in_line(node, held.value, (None, false), outcome, None);
         locked.finish();
         let _ = self.gave_back(shard, held.node, moved, garbage, None);
         true
@@ -163,7 +235,8 @@ impl<R: Resource> Core<R> {
             return false;
         }
         let guard = self.pin();
-        let unit = Unit { core: self, node: held.node, value: held.value, deadline: None, outcome };
+        let ending = Ending { count: outcome, ..Ending::default() };
+        let unit = Unit { core: self, node: held.node, value: held.value, ending };
         let unit = Anyhow(Some(unit));
         let forecast = self.forecast(node, in_flight - 1, &guard);
         let _ = unit.calm();
@@ -171,7 +244,7 @@ impl<R: Resource> Core<R> {
         let mut locked = self.lock(shard);
         let load = if self.waiters.gate().is_free() {
             let (garbage, moved, ranked) =
-                locked.give_back_in_line(node, held.value, None, outcome, Some(&forecast));
+                locked.give_back_in_line(node, held.value, (None, false), outcome, Some(&forecast));
             locked.finish();
             self.gave_back(shard, held.node, moved, garbage, Some(guard).filter(|_| !ranked))
         } else {
@@ -183,8 +256,8 @@ impl<R: Resource> Core<R> {
     }
 
     #[inline(never)]
-    fn give_back_anyhow(&self, held: &Held<R>, deadline: Option<u64>, outcome: Option<Count>) {
-        let load = self.give_back(held.node, held.value, held.exclusive, deadline, outcome);
+    fn give_back_anyhow(&self, held: &Held<R>, ending: &Ending) {
+        let load = self.give_back(held.node, held.value, held.exclusive, ending);
         self.rerank_returned(load);
     }
 
@@ -194,15 +267,14 @@ impl<R: Resource> Core<R> {
         &self,
         held: &Held<R>,
         (slot, generation): (u32, u32),
-        deadline: Option<u64>,
-        outcome: Option<Count>,
+        ending: &Ending,
     ) -> Result<(), ReleaseError> {
         let ended = self.tokens.end(slot, generation);
         let load = match ended {
             Ok(()) => {
                 // No forecast: it is user code, and the pin is still to be undone.
                 let guard = if held.exclusive { None } else { Some(self.pin()) };
-                let unit = Unit { core: self, node: held.node, value: held.value, deadline, outcome };
+                let unit = Unit { core: self, node: held.node, value: held.value, ending: *ending };
                 unit.give_back(guard, None)
             }
             Err(_) => None,
@@ -214,32 +286,32 @@ impl<R: Resource> Core<R> {
     }
 
     /// Ends a lease: by its token.
-    pub fn redeem(
-        &self,
-        token: Token,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-    ) -> Result<(), ReleaseError> {
+    pub fn redeem(&self, token: Token, ending: &Ending) -> Result<(), ReleaseError> {
         let ticket = self.tokens.redeem(token)?;
-        self.land(ticket, deadline, outcome);
+        self.land(ticket, ending);
         Ok(())
     }
 
     /// Returns the unit of a lease that somebody else than its guard has ended.
-    pub fn land(&self, ticket: Ticket<R>, deadline: Option<u64>, outcome: Option<Count>) {
+    pub fn land(&self, ticket: Ticket<R>, ending: &Ending) {
         let Ticket { node, value, exclusive } = ticket;
-        let load = self.give_back(node, value, exclusive, deadline, outcome);
+        let load = self.give_back(node, value, exclusive, ending);
         self.rerank_returned(load);
     }
 
-    /// The deadline that an outcome asks for, and what it counts as. Reads the clock, which is user code, before
-    /// anything is changed.
-    pub fn judge(&self, outcome: Outcome) -> (Option<u64>, Option<Count>) {
+    /// What an outcome asks for. Reads the clock, which is user code, before anything is changed.
+    #[inline]
+    pub fn judge(&self, outcome: Outcome) -> Ending {
+        let count = Some(outcome_count(outcome));
+        if self.health.is_some() {
+            let told = Told { outcome, now: self.now(), draw: self.cell().draw_below(1 << 16) as u16 };
+            return Ending { deadline: None, count, told: Some(told) };
+        }
         let deadline = match outcome {
             Outcome::RateLimited { retry_after } => Some(self.after(retry_after)),
             _ => None,
         };
-        (deadline, Some(outcome_count(outcome)))
+        Ending { deadline, count, told: None }
     }
 
     /// Returns the unit. What is left to do, because it runs user code, is [`Core::rerank_returned`], after everything else.
@@ -251,10 +323,9 @@ impl<R: Resource> Core<R> {
         node: NonNull<Node<R>>,
         value: NonNull<Value<R>>,
         exclusive: bool,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
+        ending: &Ending,
     ) -> Option<Load<'_, R>> {
-        let unit = Unit { core: self, node, value, deadline, outcome };
+        let unit = Unit { core: self, node, value, ending: *ending };
         if exclusive {
             return unit.give_back(None, None);
         }
@@ -315,7 +386,7 @@ impl<R: Resource> Core<R> {
         let node = unsafe { node.as_ref() };
         let rerank = || {
             let value = node.value(&guard);
-            let rank = value.resource().priority(state.in_flight()).rank();
+            let rank = self.rank_of(node, value.resource(), state.in_flight());
             // A hint: `rerank` looks again under the lock.
             if rank != node.rank() {
                 self.home(node).lock().rerank(node, NonNull::from(value), state.in_flight(), rank);

@@ -3,7 +3,11 @@
 use std::hash::BuildHasher;
 
 use super::{Scheduler, error::Reasons, wait::WaitStats};
-use crate::{node::Standing, resource::Resource, shard::Count};
+use crate::{
+    node::Standing,
+    resource::Resource,
+    shard::{Count, Shard},
+};
 
 /// How the fleet stands, and what has happened so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +79,11 @@ pub struct Stats {
     pub cancelled: u64,
     /// Events that found room in a ring.
     pub events_emitted: u64,
-    /// Events that found none. Those whose key could not be cloned, a panic of user code, count as emitted here and as
+    /// Events that found room in a ring, but not in an observer's inbox; once for each such observer.
+    pub events_missed: u64,
+    /// Panics of observers.
+    pub observer_panics: u64,
+    /// Events that found no room in a ring. Those whose key could not be cloned, a panic of user code, count as emitted here and as
     /// dropped there: a gap tells.
     pub events_dropped: u64,
     /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
@@ -102,13 +110,38 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         stats
     }
 
+    /// The same for each shard by itself: its own counts, states and consistency. What belongs to no shard (waits, overdue leases, events of
+    /// the fleet) is 0.
+    ///
+    /// Wait-free; O(shards). Allocates a list and a name for each shard.
+    pub fn stats_by_shard(&self) -> Vec<Stats> {
+        let of_one = |shard: &Shard<R>| {
+            let read = || self.read_stats_of(std::slice::from_ref(shard));
+            (1..TRIES).fold(read(), |stats, _| if stats.consistent { stats } else { read() })
+        };
+        self.core.shards.iter().map(of_one).collect()
+    }
+
     fn read_stats(&self) -> Stats {
+        let core = &*self.core;
+        let mut stats = self.read_stats_of(&core.shards);
+        if let Some(hub) = &core.hub {
+            let (emitted, dropped) = hub.fleet_counts();
+            stats.events_emitted += emitted;
+            stats.events_dropped += dropped;
+            (stats.events_missed, stats.observer_panics) = (hub.missed(), hub.panics());
+        }
+        stats.overdue = core.limits.as_ref().map_or(0, super::deadlines::Limits::seen);
+        stats
+    }
+
+    fn read_stats_of(&self, shards: &[Shard<R>]) -> Stats {
         let core = &*self.core;
         let mut stats =
             Stats { strategy: core.selector.name().to_owned(), closed: core.is_closed(), ..Stats::default() };
         let mut first = Some(0u64);
         let mut staged = false;
-        for shard in &core.shards {
+        for shard in shards {
             let face = shard.face();
             first = first.zip(face.begin_read()).map(|(sum, sequence)| sum.wrapping_add(sequence));
             let standing = |standing| u64::from(face.standing(standing));
@@ -148,11 +181,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             }
         }
         // The fence of the first R3 comes after all R2 of all shards.
-        let second = core.shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
+        let second = shards.iter().fold(0u64, |sum, shard| sum.wrapping_add(shard.face().end_read()));
         // A batch that is being absorbed is visible as a whole by key; its counts are still on their way.
         stats.consistent = first == Some(second) && !staged;
         stats.members = stats.eligible + stats.reasons.total();
-        stats.overdue = core.limits.as_ref().map_or(0, super::deadlines::Limits::seen);
         stats.in_flight = stats.lent.saturating_sub(stats.returned);
         stats
     }

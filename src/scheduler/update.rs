@@ -10,7 +10,6 @@ use super::{
 use crate::{
     lookup::Keyed,
     node::{Node, Value},
-    rank::Priority,
     resource::Resource,
     shard::{Count, Garbage, Gone, Pin},
 };
@@ -41,7 +40,7 @@ impl<R: Resource> Core<R> {
         self.expect_limit(limit);
         // An exclusive resource is ranked while it is free; others by their load at the transition, guessed here.
         let load = if limit == 1 { 0 } else { node.state.load().in_flight() };
-        let rank = resource.priority(load).rank();
+        let rank = self.rank_of(node, &resource, load);
         let value = Node::boxed_value(resource);
         self.settle(node);
         let shard = self.home(node);
@@ -68,7 +67,7 @@ impl<R: Resource> Core<R> {
         if limit != 1 && load_then != load {
             // Ours, or a later one, whose updater asks it as well.
             let value = node.value(guard);
-            let rank = value.resource().priority(load_then).rank();
+            let rank = self.rank_of(node, value.resource(), load_then);
             shard.lock().rerank(node, NonNull::from(value), load_then, rank);
         }
         Attempt::Done
@@ -76,6 +75,9 @@ impl<R: Resource> Core<R> {
 
     /// The tail of a removal, by the one who won it.
     pub(super) fn forget(&self, node: &Node<R>, gone: Gone, guard: &Pin<'_>) {
+        if self.health.is_some() {
+            self.trim_ejected();
+        }
         // Somebody who wants to insert the key may have been faster.
         let _ = self.map.remove_item(node, guard);
         self.fail_named(node);
@@ -191,8 +193,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Q: Hash + Eq + ToOwned + ?Sized,
     {
         self.with_member(key, |core, node, guard| {
-            let gone = core.lock(core.home(node)).remove(node, Count::Removed).ok()?;
+            let mut locked = core.lock(core.home(node));
+            let gone = locked.remove(node, Count::Removed).ok()?;
+            let until = core.take_over(&mut locked, node);
+            drop(locked);
             core.roster.subtract();
+            if let Some(until) = until {
+                core.taken_over(node, until);
+            }
             core.forget(node, gone, guard);
             Some(Removed { in_flight: gone.in_flight })
         })

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use super::{Count, Locked};
 use crate::{
     heap::Entry,
-    node::{Hold, Moved, Node, Owned, Refused, Standing, State, Value},
+    node::{Added, Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
 };
 
@@ -253,7 +253,21 @@ impl<R: Resource> Locked<'_, R> {
         outcome: Option<Count>,
         forecast: Option<&Forecast<R>>,
     ) -> (Garbage<R>, Moved, bool) {
-        self.give_back_in_line(node, value, deadline, outcome, forecast)
+        self.give_back_in_line(node, value, (deadline, false), outcome, forecast)
+    }
+
+    /// As [`give_back`](Self::give_back), and ejects the resource in the same transition. The caller has made sure that it is a
+    /// member, and not ejected.
+    #[cold]
+    pub fn give_back_ejected(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        deadline: Option<u64>,
+        outcome: Option<Count>,
+        forecast: Option<&Forecast<R>>,
+    ) -> (Garbage<R>, Moved, bool) {
+        self.give_back_in_line(node, value, (deadline, true), outcome, forecast)
     }
 
     /// As [`give_back`](Self::give_back), for the usual lease.
@@ -262,15 +276,16 @@ impl<R: Resource> Locked<'_, R> {
         &mut self,
         node: &Node<R>,
         value: NonNull<Value<R>>,
-        deadline: Option<u64>,
+        (deadline, eject): (Option<u64>, bool),
         outcome: Option<Count>,
         forecast: Option<&Forecast<R>>,
     ) -> (Garbage<R>, Moved, bool) {
         self.write();
         let before = self.details(node);
         let cool = deadline.is_some() && !node.state.load().is_removed();
+        let holds = Added { cool, eject };
         let moved =
-            node.state.give_back(before.limit, cool).expect("whoever gives back holds a unit of capacity");
+            node.state.give_back(before.limit, holds).expect("whoever gives back holds a unit of capacity");
         let mut garbage = Garbage::NONE;
         if value != node.value_ptr() {
             garbage.first = node.is_first(value);
@@ -308,6 +323,9 @@ impl<R: Resource> Locked<'_, R> {
         self.tally(Count::Returned, node, moved.to);
         if cooled {
             self.tally(Count::Cooled, node, moved.to);
+        }
+        if eject {
+            self.tally(Count::Ejected, node, moved.to);
         }
         if let Some(outcome) = outcome {
             self.face().tally(outcome);
@@ -396,6 +414,27 @@ impl<R: Resource> Locked<'_, R> {
         Garbage { node: self.release_if_spent(node, node.state.load()), ..Garbage::NONE }
     }
 
+    /// Keeps the node, which is not spent, for the scheduler's own books; undone by [`Locked::unpin_node`].
+    pub fn keep_node(&mut self, node: &Node<R>) {
+        self.owned(node, |owned| owned.pins += 1);
+    }
+
+    /// Another limit on leases, with the same value. O(log n).
+    pub fn relimit(&mut self, node: &Node<R>, limit: u32) {
+        let before = self.owned(node, |owned| owned.limit);
+        if limit == before || node.state.load().is_removed() {
+            return;
+        }
+        self.write();
+        let Ok(moved) = node.state.revalue(limit) else { return };
+        let owned = self.owned(node, |owned| {
+            owned.limit = limit;
+            *owned
+        });
+        node.set_shared(limit != 1);
+        self.follow(node, moved, before, owned);
+    }
+
     // Ranks and values.
 
     /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed
@@ -436,6 +475,14 @@ impl<R: Resource> Locked<'_, R> {
         if changed || state.is_removed() {
             return Err((value, Refused(state)));
         }
+        // A limit that holds for a while stays; what holds afterwards is the new one.
+        let limit = match node.record().filter(|record| record.full_limit().is_some()) {
+            Some(record) => {
+                record.set_full_limit(Some(limit));
+                limit.min(self.owned(node, |owned| owned.limit))
+            }
+            None => limit,
+        };
         self.write();
         self.face().touch_content();
         let moved = match node.state.revalue(limit) {

@@ -7,7 +7,7 @@ use super::{
     face::{Count, Face},
 };
 use crate::{
-    events,
+    events::{self, EventKind},
     heap::Entry,
     node::{Moved, Node, Owned, Standing, State},
     resource::Resource,
@@ -49,16 +49,26 @@ impl<'s, R: Resource> Locked<'s, R> {
     pub(super) fn tally(&mut self, count: Count, node: &Node<R>, state: State) {
         self.face().tally(count);
         if self.shard.events.is_some() {
-            self.emit(count, node, state);
+            self.tell(count, node, state);
         }
     }
 
     #[cold]
-    pub(super) fn emit(&mut self, count: Count, node: &Node<R>, state: State) {
-        let (Some(ring), Some(kind)) = (&self.shard.events, count.event()) else { return };
+    fn tell(&mut self, count: Count, node: &Node<R>, state: State) {
+        if let Some(kind) = count.event() {
+            self.emit(kind, node, state);
+        }
+    }
+
+    /// Makes an event, if anybody wants events.
+    #[cold]
+    pub fn emit(&mut self, kind: EventKind, node: &Node<R>, state: State) {
+        let Some(ring) = &self.shard.events else { return };
+        // Without a pin the key could not be read later: the event is numbered, and dropped.
+        let range = &mut self.events;
         // SAFETY: the lock is held.
         let emitted =
-            self.pin.is_some() && unsafe { ring.reserve(&mut self.events, kind, node, state.generation()) };
+            self.pin.is_some() && unsafe { ring.reserve(range, kind, Some(node), state.generation()) };
         self.face().tally(if emitted { Count::EventsEmitted } else { Count::EventsDropped });
     }
 

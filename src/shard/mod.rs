@@ -48,7 +48,7 @@ use crate::{
     lookup::{DefaultReclaim, Reclaim},
     node::Node,
     resource::Resource,
-    sync::SpinLock,
+    sync::{Arc, SpinLock},
 };
 use slots::{SlotSegment, Slots};
 
@@ -68,7 +68,7 @@ pub struct Shard<R: Resource> {
     face: Face<R>,
     lock: SpinLock<Inner<R>>,
     index: u32,
-    events: Option<events::Ring<R>>,
+    events: Option<Arc<events::Ring<R>>>,
 }
 
 /// A section in which nodes and values found by this thread stay allocated.
@@ -108,8 +108,8 @@ pub enum Shortage {
 }
 
 impl<R: Resource> Shard<R> {
-    /// An empty shard whose ring has room for so many events; 0 for no ring.
-    pub fn new(index: u32, ties: Ties, events: usize) -> Self {
+    /// An empty shard that puts its events into `events`.
+    pub fn new(index: u32, ties: Ties, events: Option<Arc<events::Ring<R>>>) -> Self {
         Shard {
             face: Face::new(),
             lock: SpinLock::new(Inner {
@@ -122,7 +122,7 @@ impl<R: Resource> Shard<R> {
                 cooling: MinMaxHeap::new(),
             }),
             index,
-            events: (events > 0).then(|| events::Ring::new(events, index)),
+            events,
         }
     }
 
@@ -134,7 +134,7 @@ impl<R: Resource> Shard<R> {
 
     /// The events, if anybody wants them.
     pub fn events(&self) -> Option<&events::Ring<R>> {
-        self.events.as_ref()
+        self.events.as_deref()
     }
 
     /// Takes the lock, waiting for it, for something that makes no event.

@@ -33,6 +33,14 @@ impl<T: Send + Sync> Proven<T> {
     }
 }
 
+impl<T> Proven<T> {
+    /// What was wrapped.
+    #[inline]
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+}
+
 impl<T> Deref for Proven<T> {
     type Target = T;
 

@@ -1,6 +1,8 @@
 //! The ring of events (`events::ring`): what is taken out is complete, in the order of the transitions, and what found no room
 //! is counted and shows as a gap.
 //!
+//! And the way from the rings to readers (`events::hub`): each is told the same, in the same order, and exactly what is missing.
+//!
 //! The payload is plain memory in the facade's cell: a consumer that sees an incomplete event, or a producer that reuses a
 //! slot too early, is a race that loom reports.
 
@@ -8,12 +10,15 @@ use std::sync::Mutex;
 
 use leasehold::{
     Event, EventKind,
-    internals::sync::{Arc, thread},
+    internals::{
+        events::{News, Reader},
+        sync::{Arc, thread},
+    },
 };
 
 use crate::{
     common::{model_within, steps},
-    driver::{Actor, Fleet, Setup, Step, Step::Release},
+    driver::{Actor, Fleet, Res, Setup, Step, Step::Release},
     specification::Op::{self, *},
 };
 
@@ -95,7 +100,7 @@ fn take_acquire_release() {
         let kinds: Vec<_> = taken.iter().map(|event| event.kind).collect();
         let [acquired, released] = [EventKind::Acquired, EventKind::Released];
         assert_eq!(kinds, [EventKind::Inserted, acquired, released, acquired, released]);
-        assert!(taken.iter().all(|event| event.key == 0));
+        assert!(taken.iter().all(|event| event.key == Some(0)));
         assert!(taken.is_sorted_by_key(|event| event.generation));
     });
 }
@@ -120,8 +125,8 @@ fn two_producers() {
     taking(1, (1, 4), &[Insert(0), Insert(1)], &[EXCLUDE, COOL], (2, usize::MAX), |taken| {
         assert_eq!(taken.len(), 4);
         assert!(taken.iter().all(|event| match event.kind {
-            EventKind::Excluded => event.key == 0,
-            EventKind::Cooled => event.key == 1,
+            EventKind::Excluded => event.key == Some(0),
+            EventKind::Cooled => event.key == Some(1),
             _ => true,
         }));
     });
@@ -173,4 +178,97 @@ fn two_consumers() {
         assert_eq!(all.len(), 2);
         finish(fleet, &all);
     });
+}
+
+/// What one reader was told, and how far it got.
+struct Told {
+    reader: Reader<Res>,
+    events: Taken,
+    /// Of the one shard: the next sequence number, by what was told.
+    next: u64,
+    dropped: u64,
+}
+
+impl Told {
+    fn new(fleet: &Fleet) -> Self {
+        let reader = fleet.scheduler.event_reader().expect("there are events");
+        Told { reader, events: Vec::new(), next: 0, dropped: 0 }
+    }
+
+    /// One batch.
+    fn read(&mut self) {
+        let Told { reader, events, next, dropped } = self;
+        let _ = reader.read(|news| {
+            match news {
+                News::Event(event) => {
+                    assert_eq!(event.sequence, *next, "what is missing was told before");
+                    *next += 1;
+                    events.push(event.clone());
+                }
+                News::Dropped(gap) => {
+                    assert_eq!((gap.shard, gap.first), (0, *next), "it begins where the last one ended");
+                    *next += gap.count;
+                    *dropped += gap.count;
+                }
+            }
+            true
+        });
+    }
+
+    /// What is left, with nothing going on.
+    fn finish(&mut self, fleet: &Fleet) {
+        fleet.scheduler.pump_events(true);
+        (0..8).for_each(|_| self.read());
+        let stats = fleet.scheduler.stats();
+        assert_eq!(self.next, stats.events_emitted + stats.events_dropped, "everything was told of");
+        assert_eq!(self.events.len() as u64 + self.dropped, self.next);
+    }
+}
+
+/// One thread lends, another one pumps and reads, the main thread does the same.
+fn observing(bound: usize, capacity: usize, program: &'static [Step], judge: fn(&Told)) {
+    model_within(bound, move || {
+        let setup = Setup { shards: 1, ..Setup::default() };
+        let fleet = Arc::new(Fleet::with(setup, |builder| builder.event_capacity(capacity)));
+        let (mut mine, mut theirs) = (Told::new(&fleet), Told::new(&fleet));
+        Actor::new(&fleet, 0).run(&steps(&[Insert(0)]));
+        let lender = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(program))
+        };
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                fleet.scheduler.pump_events(false);
+                theirs.read();
+                theirs
+            })
+        };
+        fleet.scheduler.pump_events(false);
+        mine.read();
+        lender.join().expect("no panic");
+        let mut theirs = other.join().expect("no panic");
+        for told in [&mut mine, &mut theirs] {
+            told.finish(&fleet);
+            judge(told);
+        }
+        assert_eq!(mine.events, theirs.events, "both are told the same");
+        drop((mine, theirs));
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// Room enough: both readers are told of everything.
+#[test]
+fn two_readers() {
+    const LEND: &[Step] = &[Step::Do(Acquire), Release];
+    observing(2, 4, LEND, |told| assert_eq!((told.events.len(), told.dropped), (3, 0)));
+}
+
+/// One slot: what is dropped is told of, also if nothing follows it.
+#[test]
+fn drops_are_told() {
+    const LEND: &[Step] = &[Step::Do(Acquire), Release];
+    observing(2, 1, LEND, |told| assert_eq!(told.next, 3));
 }

@@ -17,6 +17,7 @@
 //! | `peek` | looking without a lock: publication and reclamation |
 //! | `next_batch` | a peek between two batches |
 //! | `none` | the honest "none" over two shards |
+//! | `health` | ejection in the return; the probe |
 //! | `filters` | the honest "none" of an acquisition with a filter |
 //! | `bounds` | a bounded fleet: refusal, eviction by a newcomer |
 //! | `events` | the rings of events |
@@ -53,6 +54,7 @@ mod drains;
 mod driver;
 mod events;
 mod filters;
+mod health;
 mod lookup;
 mod next_batch;
 mod none;

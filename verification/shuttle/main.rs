@@ -10,6 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `stories` | the whole scheduler, 4 or 5 threads, by story |
+//! | `observing` | events from the rings to readers, beside a fleet at work |
 //! | `looking` | looks, filters and evictions while batches come and values change |
 //! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
@@ -27,6 +28,7 @@ mod common;
 mod driver;
 mod looking;
 mod lookup;
+mod observing;
 mod pinned;
 mod pool;
 mod shutdown;

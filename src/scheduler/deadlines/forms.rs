@@ -10,9 +10,10 @@ use crate::{
         Scheduler,
         core::Core,
         error::ReleaseError,
+        returning::Ending,
         token::{Out, Token},
     },
-    shard::{Count, Pin},
+    shard::Pin,
     sync::Timestamp,
 };
 
@@ -165,7 +166,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// ```
     pub fn revoke(&self, token: Token) -> Result<(), ReleaseError> {
         let ticket = self.core.tokens.revoke(token)?;
-        self.core.land(ticket, None, Some(Count::Revoked));
+        self.core.land(ticket, &Ending::revoked());
         Ok(())
     }
 }

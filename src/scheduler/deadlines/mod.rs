@@ -48,13 +48,15 @@ use super::{
     core::Core,
     error::ReleaseError,
     held::Held,
+    returning::Ending,
     token::{Out, Terms, Ticket},
 };
 use crate::{
+    events::EventKind,
     lookup::Guard,
     node::Node,
     resource::Resource,
-    shard::{Count, NEVER, Pin},
+    shard::{NEVER, Pin},
     sync::{
         CachePadded, Timestamp,
         atomic::{AtomicU64, Ordering},
@@ -195,6 +197,7 @@ impl<R: Resource> Core<R> {
                 revoked += usize::from(self.revoke_overdue(limits, out));
             } else if self.tokens.notice(&out) {
                 limits.saw_one();
+                self.tell_overdue(self.node_of(&out, &guard));
             }
         }
         drop(guard);
@@ -209,12 +212,26 @@ impl<R: Resource> Core<R> {
         if !self.tokens.revoke_overdue(&out) {
             return false;
         }
+        // The unit is ours: it keeps node and value.
         if !out.is_noticed() {
             limits.saw_one();
+            // SAFETY: as above.
+            self.tell_overdue(unsafe { out.ticket.node.as_ref() });
         }
-        // The unit is ours: it keeps node and value.
-        self.land(out.ticket, None, Some(Count::Revoked));
+        self.land(out.ticket, &Ending::revoked());
         true
+    }
+
+    /// Makes an event of it, if anybody wants events.
+    fn tell_overdue(&self, node: &Node<R>) {
+        if self.hub.is_some() {
+            let mut locked = self.lock(self.home(node));
+            let state = node.state.load();
+            // Otherwise its memory may be on its way to be freed, and the pin for the event is too late.
+            if state.in_flight() > 0 || !state.is_removed() {
+                locked.emit(EventKind::Overdue, node, state);
+            }
+        }
     }
 
     /// When overdue leases should be looked for next; [`NEVER`] if they are not taken back.

@@ -139,6 +139,7 @@ pub use stats::WaitStats;
 pub use time::Timer;
 #[cfg(not(any(loom, shuttle)))]
 pub use timer::ThreadTimer;
+pub(super) use waiter::Named;
 
 use std::{fmt, time::Duration};
 

@@ -18,7 +18,8 @@ use super::{
     waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
 };
 use crate::{
-    node::{Standing, quietly},
+    events::EventKind,
+    node::{Node, Standing, quietly},
     resource::Resource,
     scheduler::{
         acquire::Got,
@@ -309,6 +310,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             (waiter, looks)
         };
         core.waiters.counts.began();
+        core.tell(EventKind::WaitStarted, self.named());
         self.state = State::Waiting(Proven::new(Arc::clone(&waiter)));
         if looks {
             self.look_for(&waiter);
@@ -471,10 +473,16 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
         core.waiters.counts.ended(ending);
+        core.tell(EventKind::WaitEnded, self.named());
         if ending == Ending::HandedOff {
             // A clock that panics does not make it one fewer.
             let now = quietly(|| core.now()).unwrap_or(waiter.since);
-            core.waiters.counts.took(now.saturating_sub(waiter.since));
+            let waited = now.saturating_sub(waiter.since);
+            core.waiters.counts.took(waited);
+            #[cfg(feature = "telemetry")]
+            if let Some(meters) = &core.meters {
+                meters.waited(waited);
+            }
         }
         if waiter.is_timekeeper() {
             core.hand_over_time(&waiter);
@@ -489,6 +497,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
         }
         self.unpin();
+    }
+
+    /// The resource that is waited for by name. It is pinned.
+    fn named(&self) -> Option<&Node<R>> {
+        if let Wish::Named(named) = &self.wish { Some(named.node()) } else { None }
     }
 
     fn unpin(&mut self) {

@@ -1,0 +1,274 @@
+//! From the rings to whoever observes: each reader has an inbox of its own.
+//!
+//! # States and steps
+//!
+//! ```text
+//! pump, one at a time by a mutex
+//!   U1  take what is ready out of every ring, into one batch
+//!   U2  inboxes' mutex: put the batch into each inbox that has room; where there is none, count what is missed
+//! reader
+//!   U3  inboxes' mutex: take the first batch out of its own inbox
+//!   U4  go through it without any lock; where a sequence number is not the expected one, the difference was dropped
+//! ```
+//!
+//! U1 and U2 are one turn, so every inbox has the batches in the order in which they left the rings. Whoever reads pumps first, if it
+//! is nobody's turn: so a reader that is slow, or stuck in its callback, keeps nobody from events, as long as there is another one; and
+//! what it misses is what found no room in *its* inbox. The newest are dropped, as in a ring, and show as a gap in the same way.
+//!
+//! A drop that no later event shows is told by W4 of `ring`, which travels with the batch.
+//!
+//! No user code runs in a pump: keys are moved, not cloned.
+
+use std::{collections::VecDeque, sync::PoisonError};
+
+use super::{Dropped, Event, EventKind, Range, Ring};
+use crate::{
+    node::{Node, quietly},
+    resource::Resource,
+    shard::Pin,
+    sync::{Arc, Mutex, MutexGuard, SpinLock, atomic::Ordering, count},
+};
+
+/// What one pump has taken out.
+struct Batch<K> {
+    events: Vec<Event<K>>,
+    /// Shards of which nothing below the sequence number is still to come.
+    complete: Vec<(u32, u64)>,
+}
+
+/// What one reader has not read yet.
+struct Inbox<K> {
+    batches: VecDeque<Arc<Batch<K>>>,
+    /// Events in them.
+    len: usize,
+    /// It has missed a batch since the last one that it got.
+    is_behind: bool,
+    /// Its reader is gone.
+    is_closed: bool,
+}
+
+/// All rings of a scheduler, and all who read them.
+pub struct Hub<R: Resource> {
+    /// By shard; the last one is for what belongs to no shard.
+    rings: Box<[Arc<Ring<R>>]>,
+    /// Orders the producers of the last ring, as a shard's lock orders those of its ring.
+    fleet: SpinLock<()>,
+    /// By ring, the sequence number up to which readers have been told.
+    turn: Mutex<Vec<u64>>,
+    inboxes: Mutex<Vec<Inbox<R::Key>>>,
+    /// Events an inbox holds, at which it takes no further batch.
+    backlog: usize,
+    // Lint: `count` is std's own under loom, on purpose.
+    #[allow(clippy::disallowed_types)]
+    missed: count::AtomicU64,
+    #[allow(clippy::disallowed_types)]
+    panics: count::AtomicU64,
+}
+
+/// Full rings that an inbox has room for.
+const ROUNDS: usize = 16;
+
+impl<R: Resource> Hub<R> {
+    /// Rings for `shards` shards and the fleet, each with room for `capacity` events.
+    #[allow(clippy::disallowed_types)]
+    pub fn new(shards: usize, capacity: usize) -> Self {
+        Hub {
+            rings: (0..=shards as u32).map(|shard| Arc::new(Ring::new(capacity, shard))).collect(),
+            fleet: SpinLock::new(()),
+            turn: Mutex::new(vec![0; shards + 1]),
+            inboxes: Mutex::new(Vec::new()),
+            backlog: capacity.next_power_of_two().saturating_mul(ROUNDS),
+            missed: count::AtomicU64::new(0),
+            panics: count::AtomicU64::new(0),
+        }
+    }
+
+    /// By shard, and that of the fleet at the end.
+    pub fn rings(&self) -> &[Arc<Ring<R>>] {
+        &self.rings
+    }
+
+    fn fleet_ring(&self) -> &Ring<R> {
+        &self.rings[self.rings.len() - 1]
+    }
+
+    /// Makes an event that belongs to no shard. The caller keeps the node, if there is one, until this returns.
+    #[cold]
+    #[allow(unsafe_code)]
+    pub fn tell(&self, kind: EventKind, node: Option<&Node<R>>, guard: &Pin<'_>) {
+        let ring = self.fleet_ring();
+        let mut range = Range::default();
+        {
+            let _producer = self.fleet.lock();
+            // SAFETY: the lock of this ring's producers is held.
+            let _ = unsafe { ring.reserve(&mut range, kind, node, 0) };
+        }
+        if !range.is_empty() {
+            // SAFETY: the lock is free, the range is of the section above, and the caller keeps the node.
+            unsafe { ring.publish(range, guard) };
+        }
+    }
+
+    /// Emitted and dropped events that belong to no shard; those whose key could not be cloned are both.
+    pub fn fleet_counts(&self) -> (u64, u64) {
+        let (emitted, dropped) = self.fleet_ring().counts();
+        (emitted, dropped + self.fleet_ring().void())
+    }
+
+    /// Events that found no room in an inbox, each as often as there were such inboxes.
+    pub fn missed(&self) -> u64 {
+        // Relaxed, here and below: counts.
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Panics of observers.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// An observer has panicked.
+    pub fn saw_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn inboxes(&self) -> MutexGuard<'_, Vec<Inbox<R::Key>>> {
+        // Nothing that can panic in the middle of a change runs under it.
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody reads.
+    pub fn is_read(&self) -> bool {
+        self.inboxes().iter().any(|inbox| !inbox.is_closed)
+    }
+
+    /// U1 and U2, if it is nobody else's turn; waits for its turn if `wait`.
+    pub fn pump(&self, wait: bool) {
+        let turn = if wait {
+            Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+        } else {
+            self.turn.try_lock().ok()
+        };
+        let Some(mut told) = turn else { return };
+        let mut batch = Batch { events: Vec::new(), complete: Vec::new() };
+        for (ring, told) in self.rings.iter().zip(told.iter_mut()) {
+            // A bound, so that a producer that is as fast as we are does not keep us here.
+            let complete = ring.take(&mut batch.events, self.backlog);
+            if let Some(last) = batch.events.last().filter(|last| last.shard == ring.shard()) {
+                *told = last.sequence + 1;
+            }
+            if let Some(sequence) = complete.filter(|sequence| sequence > told) {
+                *told = sequence;
+                batch.complete.push((ring.shard(), sequence));
+            }
+        }
+        let batch = Arc::new(batch);
+        self.distribute(&batch, &told);
+        drop(told);
+        // The last reference may be ours, and keys are user code.
+        let _ = quietly(|| drop(batch));
+    }
+
+    /// U2.
+    fn distribute(&self, batch: &Arc<Batch<R::Key>>, told: &[u64]) {
+        let is_empty = batch.events.is_empty() && batch.complete.is_empty();
+        for inbox in self.inboxes().iter_mut().filter(|inbox| !inbox.is_closed) {
+            if inbox.len >= self.backlog {
+                // Relaxed: a count.
+                self.missed.fetch_add(batch.events.len() as u64, Ordering::Relaxed);
+                inbox.is_behind |= !is_empty;
+                continue;
+            }
+            if !is_empty {
+                inbox.len += batch.events.len();
+                inbox.batches.push_back(Arc::clone(batch));
+            }
+            if std::mem::take(&mut inbox.is_behind) {
+                // What it has missed may be followed by nothing.
+                let complete = (0..).zip(told.iter().copied()).collect();
+                inbox.batches.push_back(Arc::new(Batch { events: Vec::new(), complete }));
+            }
+        }
+    }
+
+    /// One more reader. It begins with what has not left the rings yet, and tells of drops from the sequence number `from` of each
+    /// shard on; without, from the first event that it sees.
+    // Not a method: loom's `Arc` is no receiver.
+    pub fn reader(hub: &Arc<Self>, from: Option<u64>) -> Reader<R> {
+        let inbox = Inbox { batches: VecDeque::new(), len: 0, is_behind: false, is_closed: false };
+        let mut inboxes = hub.inboxes();
+        inboxes.push(inbox);
+        let index = inboxes.len() - 1;
+        drop(inboxes);
+        Reader { hub: Arc::clone(hub), index, expected: vec![from; hub.rings.len()] }
+    }
+}
+
+/// The place of one who observes.
+pub struct Reader<R: Resource> {
+    hub: Arc<Hub<R>>,
+    index: usize,
+    /// By shard, the sequence number that comes next; none before the first.
+    expected: Vec<Option<u64>>,
+}
+
+/// What a reader is told.
+pub enum News<'a, K> {
+    /// Something has happened.
+    Event(&'a Event<K>),
+    /// What comes before the next event was dropped.
+    Dropped(Dropped),
+}
+
+impl<R: Resource> Reader<R> {
+    /// U3 and U4: one batch. `tell` answers whether to go on; if not, the rest of the batch is lost to this reader. Answers whether
+    /// there was one.
+    pub fn read(&mut self, mut tell: impl FnMut(News<'_, R::Key>) -> bool) -> bool {
+        let batch = {
+            let mut inboxes = self.hub.inboxes();
+            let inbox = &mut inboxes[self.index];
+            let Some(batch) = inbox.batches.pop_front() else { return false };
+            inbox.len -= batch.events.len();
+            batch
+        };
+        for event in &batch.events {
+            if let Some(dropped) = self.advance(event.shard, event.sequence)
+                && !tell(News::Dropped(dropped))
+            {
+                return true;
+            }
+            self.expected[event.shard as usize] = Some(event.sequence + 1);
+            if !tell(News::Event(event)) {
+                return true;
+            }
+        }
+        for &(shard, sequence) in &batch.complete {
+            if let Some(dropped) = self.advance(shard, sequence)
+                && !tell(News::Dropped(dropped))
+            {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// The next one is this one: what was expected before it was dropped.
+    fn advance(&mut self, shard: u32, sequence: u64) -> Option<Dropped> {
+        let expected = &mut self.expected[shard as usize];
+        let first = expected.unwrap_or(sequence);
+        *expected = Some(sequence.max(first));
+        (sequence > first).then(|| Dropped { shard, first, count: sequence - first })
+    }
+}
+
+impl<R: Resource> Drop for Reader<R> {
+    fn drop(&mut self) {
+        let mut inboxes = self.hub.inboxes();
+        let inbox = &mut inboxes[self.index];
+        inbox.is_closed = true;
+        inbox.len = 0;
+        let batches = std::mem::take(&mut inbox.batches);
+        drop(inboxes);
+        // Keys are user code.
+        drop(batches);
+    }
+}

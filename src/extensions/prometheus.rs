@@ -1,0 +1,169 @@
+//! Schedulers as a collector of `prometheus-client`.
+//!
+//! One collector for all schedulers of a registry, not one for each: a family may have its description once in an exposition, and the
+//! label `scheduler` tells the samples apart.
+
+use std::{
+    fmt,
+    hash::BuildHasher,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet, text},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+
+use super::series::{Kind, Series, Value, series};
+use crate::{Resource, Scheduler};
+
+/// Something that can be read while it lives.
+trait Source: Send + Sync {
+    fn read(&self) -> Option<Vec<Series>>;
+}
+
+impl<R: Resource, S: BuildHasher + Send + Sync> Source for Weak<Scheduler<R, S>> {
+    fn read(&self) -> Option<Vec<Series>> {
+        let scheduler = self.upgrade()?;
+        Some(series(&scheduler.stats(), scheduler.telemetry().as_ref()))
+    }
+}
+
+struct Watched {
+    name: String,
+    source: Box<dyn Source>,
+}
+
+/// The metrics of any number of schedulers, each with its name in the label `scheduler`. Clones are the same collector.
+///
+/// Nothing is counted for it: a scrape reads [`Scheduler::stats`], and [`Scheduler::telemetry`] if that was asked for.
+///
+/// ```
+/// use leasehold::{Entry, Scheduler, prometheus::SchedulerCollector};
+/// use prometheus_client::registry::Registry;
+/// use std::sync::Arc;
+///
+/// let keys = Arc::new(Scheduler::<Entry<u8, u32, ()>>::builder().shards(1).build()?);
+/// let collector = SchedulerCollector::new();
+/// collector.watch("keys", &keys);
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(collector));
+/// keys.insert(Entry::new(1, 0, ()))?;
+/// let text = leasehold::prometheus::text(&registry)?;
+/// assert!(text.contains("leasehold_resources{scheduler=\"keys\"} 1.0\n"));
+/// assert!(text.contains("leasehold_transitions_total{scheduler=\"keys\",kind=\"inserted\"} 1\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct SchedulerCollector(Arc<Mutex<Vec<Watched>>>);
+
+impl SchedulerCollector {
+    /// It watches nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a scheduler under this name, as long as it lives; it is not kept alive. A name that is in use goes to the newcomer.
+    pub fn watch<R: Resource, S: BuildHasher + Send + Sync + 'static>(
+        &self,
+        name: impl Into<String>,
+        scheduler: &Arc<Scheduler<R, S>>,
+    ) {
+        let name = name.into();
+        let source = Box::new(Arc::downgrade(scheduler));
+        let mut watched = self.watched();
+        watched.retain(|other| other.name != name);
+        watched.push(Watched { name, source });
+    }
+}
+
+impl fmt::Debug for SchedulerCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.watched().iter().map(|watched| watched.name.clone()).collect();
+        f.debug_tuple("SchedulerCollector").field(&names).finish()
+    }
+}
+
+impl Collector for SchedulerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let read: Vec<(String, Vec<Series>)> = {
+            let mut watched = self.watched();
+            let mut read = Vec::with_capacity(watched.len());
+            watched.retain(|watched| {
+                let series = watched.source.read();
+                let lives = series.is_some();
+                read.extend(series.map(|series| (watched.name.clone(), series)));
+                lives
+            });
+            read
+        };
+        // Who measures more has the same families, and some at the end.
+        let Some((_, families)) = read.iter().max_by_key(|(_, families)| families.len()) else {
+            return Ok(());
+        };
+        for (place, family) in families.iter().enumerate() {
+            let unit = family.unit.map(|_| Unit::Seconds);
+            let name = format!("leasehold_{}", family.name);
+            let kind = match family.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
+            };
+            let mut metric = encoder.encode_descriptor(&name, family.help, unit.as_ref(), kind)?;
+            for (scheduler, family) in read.iter().filter_map(|(name, all)| Some((name, all.get(place)?))) {
+                for (value, sample) in &family.samples {
+                    let mut labels = vec![("scheduler", scheduler.as_str())];
+                    labels.extend(family.label.map(|label| (label, *value)));
+                    let mut metric = metric.encode_family(&labels)?;
+                    match sample {
+                        Value::Count(count) => metric.encode_counter::<NoLabelSet, _, u64>(count, None)?,
+                        Value::Level(level) => metric.encode_gauge(level)?,
+                        Value::Distribution { sum, buckets } => {
+                            let count = buckets.iter().map(|(_, count)| count).sum();
+                            metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The registry in Prometheus' own text format (`text/plain; version=0.0.4`), which every scraper and `promtool` read. The
+/// `prometheus-client` crate writes OpenMetrics, where a counter's description lacks its `_total`.
+///
+/// # Errors
+/// What a collector of the registry answers.
+pub fn text(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut open = String::new();
+    text::encode(&mut open, registry)?;
+    let counters: Vec<&str> =
+        open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut plain = String::with_capacity(open.len());
+    for line in open.lines() {
+        let described = line.strip_prefix("# ").and_then(|rest| {
+            let (what, rest) = rest.split_once(' ')?;
+            let (name, said) = rest.split_once(' ')?;
+            Some((what, name, said))
+        });
+        match described {
+            Some(("UNIT", ..)) => continue,
+            Some((what @ ("HELP" | "TYPE"), name, said)) if counters.contains(&name) => {
+                plain.push_str(&format!("# {what} {name}_total {said}\n"));
+            }
+            _ if line == "# EOF" => {}
+            _ => {
+                plain.push_str(line);
+                plain.push('\n');
+            }
+        }
+    }
+    Ok(plain)
+}

@@ -1,0 +1,38 @@
+//! The health of a resource: what its outcomes say, and what follows.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `policy` | settings: [`Ejection`], [`Cooldown`] |
+//! | `record` | what is remembered of a resource; the decision |
+//! | `share` | how many may be ejected at once |
+//!
+//! What carries a decision out is `scheduler::health`.
+//!
+//! # States
+//!
+//! ```text
+//!              failures in a row, failure rate, latency; and a place under the share
+//!   HEALTHY ------------------------------------------------> EJECTED (hold, until then)
+//!    ^   ^                                                     |    ^
+//!    |   | the ramp is over                              then  |    | the probe fails, and there is a place
+//!    |   |                                                     v    |
+//!    |  RAMPING <------------ the probe succeeds ----------- PROBING (one unit)
+//!    |
+//!    +--- from each of them: readmitted, or ejected, by hand
+//! ```
+//!
+//! A decision is made inside the return, with the home shard's lock held: the outcome is recorded, and the hold is set by the very
+//! compare-and-swap that gives the unit back. So there is no moment at which a resource that is to be ejected, or to cool, can be lent.
+//!
+//! **Failures never improve a score**: only successes move the latency, and a failure counts against it in every other number.
+//!
+//! The rules are those of Envoy's outlier detection, as its documentation describes them (consecutive errors, failure percentage, base
+//! and maximal ejection time, maximal share), with one probe and a ramp in place of a return at full traffic.
+
+mod policy;
+mod record;
+mod share;
+
+pub use policy::{Backoff, Cooldown, Ejection};
+pub use record::{Phase, Record, Report, ResourceStats, Seen, Verdict, towards_median};
+pub use share::Share;

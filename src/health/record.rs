@@ -1,0 +1,472 @@
+//! What is remembered of one resource, and what an outcome makes of it.
+//!
+//! Every word is written with the home shard's lock held, by plain stores, and read by anyone: Relaxed throughout, as the words of
+//! the shard's face; each is true at some moment.
+
+use std::time::Duration;
+
+use super::{Cooldown, Ejection};
+use crate::{
+    outcome::Outcome,
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// Where a resource is in the picture of `health`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[repr(u8)]
+pub enum Phase {
+    /// Lent as any other.
+    #[default]
+    Healthy,
+    /// Ejected by the rules, until a moment.
+    Ejected,
+    /// Its time is over: it is lent once, and the outcome decides.
+    Probing,
+    /// The probe has succeeded: it is lent a little, and more and more.
+    Ramping,
+}
+
+const PHASES: [Phase; 4] = [Phase::Healthy, Phase::Ejected, Phase::Probing, Phase::Ramping];
+
+/// What a priority may depend on beside the load; see [`Resource::priority_seen`](crate::Resource::priority_seen).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seen {
+    /// The mean latency of its successes, the newer the heavier (each counts an eighth, at first more); `None` before the first.
+    pub latency: Option<Duration>,
+    /// Outcomes in a row that were failures, up to now.
+    pub failures: u32,
+}
+
+/// What the outcomes of one resource's leases say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ResourceStats {
+    /// Leases finished with [`Outcome::Ok`].
+    pub succeeded: u64,
+    /// Leases finished with [`Outcome::Failed`].
+    pub failed: u64,
+    /// Leases finished with [`Outcome::RateLimited`].
+    pub rate_limited: u64,
+    /// Leases finished with [`Outcome::Cancelled`].
+    pub cancelled: u64,
+    /// Failures in a row, up to now.
+    pub failures_in_a_row: u32,
+    /// Failures among the last 64 successes and failures.
+    pub recent_failures: u32,
+    /// How many of those there were.
+    pub recent: u32,
+    /// The mean latency of successes, weighted exponentially, in nanoseconds; 0 before the first.
+    pub latency_nanos: u64,
+    /// How often the rules have ejected it.
+    pub ejections: u64,
+    /// Where it is on its way back.
+    pub phase: Phase,
+    /// Until when it is ejected, in nanoseconds on the scheduler's clock, if it is.
+    pub ejected_until: Option<u64>,
+}
+
+/// All that a judgement needs and that is found out before the lock is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    pub outcome: Outcome,
+    /// The moment of the return.
+    pub now: u64,
+    /// The cooldown that applies to this resource, if one does.
+    pub cooldown: Option<Cooldown>,
+    /// The fleet's median latency; 0 if it is not known.
+    pub median: u64,
+    /// Uniform.
+    pub draw: u16,
+}
+
+/// What follows from an outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Verdict {
+    /// It cools until then, or until later.
+    pub cool: Option<u64>,
+    /// It is ejected until then. A place under the share is taken.
+    pub eject: Option<u64>,
+    /// The ramp begins.
+    pub ramps: bool,
+}
+
+/// What is remembered of one resource.
+#[derive(Debug, Default)]
+pub struct Record {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    rate_limited: AtomicU64,
+    cancelled: AtomicU64,
+    /// One bit for each of the last outcomes, 1 for a failure; the newest is the lowest.
+    recent: AtomicU64,
+    known: AtomicU32,
+    in_a_row: AtomicU32,
+    /// Outcomes in a row that were no successes, rate limits among them.
+    troubles: AtomicU32,
+    latency: AtomicU64,
+    phase: AtomicU8,
+    /// Ejections, less those that it has made good.
+    repeats: AtomicU32,
+    ejections: AtomicU64,
+    /// Of an ejection: when it ends. Afterwards: when the probe succeeded.
+    moment: AtomicU64,
+    /// How long the last ejection was.
+    lasted: AtomicU64,
+    /// The limit on leases outside of probe and ramp; 0 if there it is what it is.
+    full: AtomicU32,
+}
+
+impl Record {
+    pub fn phase(&self) -> Phase {
+        PHASES[usize::from(self.phase.load(Relaxed))]
+    }
+
+    /// Home lock held, as for all that follows.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Relaxed);
+    }
+
+    /// When the ejection ends.
+    pub fn until(&self) -> u64 {
+        self.moment.load(Relaxed)
+    }
+
+    /// The limit that holds again after the ramp, if another one holds now.
+    pub fn full_limit(&self) -> Option<u32> {
+        Some(self.full.load(Relaxed)).filter(|&full| full > 0)
+    }
+
+    /// Remembers the limit that is to hold again; `None`: it holds.
+    pub fn set_full_limit(&self, full: Option<u32>) {
+        self.full.store(full.unwrap_or(0), Relaxed);
+    }
+
+    /// What it is judged by begins anew; what has been counted stays.
+    pub fn forget(&self) {
+        self.recent.store(0, Relaxed);
+        self.known.store(0, Relaxed);
+        self.in_a_row.store(0, Relaxed);
+        self.latency.store(0, Relaxed);
+    }
+
+    /// For a priority.
+    pub fn seen(&self) -> Seen {
+        let latency = self.latency.load(Relaxed);
+        Seen {
+            latency: (latency > 0).then(|| Duration::from_nanos(latency)),
+            failures: self.in_a_row.load(Relaxed),
+        }
+    }
+
+    pub fn stats(&self) -> ResourceStats {
+        let phase = self.phase();
+        ResourceStats {
+            succeeded: self.succeeded.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            rate_limited: self.rate_limited.load(Relaxed),
+            cancelled: self.cancelled.load(Relaxed),
+            failures_in_a_row: self.in_a_row.load(Relaxed),
+            recent_failures: self.recent.load(Relaxed).count_ones(),
+            recent: self.known.load(Relaxed),
+            latency_nanos: self.latency.load(Relaxed),
+            ejections: self.ejections.load(Relaxed),
+            phase,
+            ejected_until: (phase == Phase::Ejected).then(|| self.until()),
+        }
+    }
+
+    /// The limit while the ramp is at `now`: at least one, and never more than it will be.
+    pub fn ramped(&self, rules: &Ejection, now: u64, full: u32) -> u32 {
+        let (gone, ramp) = self.on_ramp(rules, now);
+        if gone >= ramp {
+            full
+        } else {
+            (u128::from(full) * u128::from(gone) / u128::from(ramp)).max(1) as u32
+        }
+    }
+
+    /// Whether the ramp is over at `now`.
+    pub fn ramp_is_over(&self, rules: &Ejection, now: u64) -> bool {
+        let (gone, ramp) = self.on_ramp(rules, now);
+        gone >= ramp
+    }
+
+    /// How far the ramp is, and how long it is.
+    fn on_ramp(&self, rules: &Ejection, now: u64) -> (u64, u64) {
+        let ramp = u64::try_from(rules.ramp.as_nanos()).unwrap_or(u64::MAX);
+        (now.saturating_sub(self.until()), ramp)
+    }
+
+    /// Records an outcome and decides. `can_eject` says that nothing else has ejected or removed the resource, `has_one_unit` that its
+    /// ramp goes by time; `take` takes a place under the share, if there is one.
+    pub fn judge(
+        &self,
+        report: &Report,
+        rules: Option<&Ejection>,
+        (can_eject, has_one_unit): (bool, bool),
+        take: impl FnOnce() -> bool,
+    ) -> Verdict {
+        let mut verdict = Verdict::default();
+        self.remember(report.outcome);
+        let rest = report.cooldown.and_then(|rules| rules.rest(report.outcome, self.troubles.load(Relaxed)));
+        verdict.cool = rest.map(|rest| report.now.saturating_add(rest).min(u64::MAX - 1));
+        let Some(rules) = rules else { return verdict };
+        let phase = self.phase();
+        let is_ill = match phase {
+            Phase::Ejected => false,
+            Phase::Probing => match report.outcome {
+                Outcome::Failed => true,
+                Outcome::Ok { latency } => {
+                    let is_slow = is_outlier(rules, nanos(latency), report.median);
+                    if !is_slow {
+                        self.set_phase(Phase::Ramping);
+                        self.moment.store(report.now, Relaxed);
+                        verdict.ramps = true;
+                    }
+                    is_slow
+                }
+                _ => false,
+            },
+            _ => self.is_ill(rules, report),
+        };
+        if is_ill && can_eject && take() {
+            verdict.eject = Some(self.eject(rules, report));
+            verdict.ramps = false;
+        } else if phase == Phase::Ramping
+            && has_one_unit
+            && let Outcome::Ok { latency } = report.outcome
+        {
+            let rest = self.rest_on_ramp(rules, report.now, nanos(latency));
+            verdict.cool =
+                verdict.cool.max(rest.map(|rest| report.now.saturating_add(rest).min(u64::MAX - 1)));
+        }
+        verdict
+    }
+
+    /// Works for w of the time if it rests `(1 - w) / w` times as long as it has worked.
+    fn rest_on_ramp(&self, rules: &Ejection, now: u64, latency: u64) -> Option<u64> {
+        let (gone, ramp) = self.on_ramp(rules, now);
+        if gone >= ramp {
+            return None;
+        }
+        // Not below a sixteenth: from nothing it would never come back.
+        let gone = gone.max(ramp / 16).max(1);
+        let rest = u128::from(latency) * u128::from(ramp - gone) / u128::from(gone);
+        Some(u64::try_from(rest).unwrap_or(u64::MAX))
+    }
+
+    fn remember(&self, outcome: Outcome) {
+        let add = |count: &AtomicU64| count.store(count.load(Relaxed) + 1, Relaxed);
+        let more = |count: &AtomicU32| count.store(count.load(Relaxed).saturating_add(1), Relaxed);
+        match outcome {
+            Outcome::Ok { latency } => {
+                add(&self.succeeded);
+                self.in_a_row.store(0, Relaxed);
+                self.troubles.store(0, Relaxed);
+                self.push(0);
+                let (old, new) = (self.latency.load(Relaxed), nanos(latency).max(1));
+                let mean =
+                    if old == 0 { u128::from(new) } else { (u128::from(old) * 7 + u128::from(new)) / 8 };
+                self.latency.store(mean as u64, Relaxed);
+            }
+            Outcome::Failed => {
+                add(&self.failed);
+                more(&self.in_a_row);
+                more(&self.troubles);
+                self.push(1);
+            }
+            Outcome::RateLimited { .. } => {
+                add(&self.rate_limited);
+                more(&self.troubles);
+            }
+            Outcome::Cancelled => add(&self.cancelled),
+        }
+    }
+
+    fn push(&self, failure: u64) {
+        self.recent.store(self.recent.load(Relaxed) << 1 | failure, Relaxed);
+        self.known.store((self.known.load(Relaxed) + 1).min(64), Relaxed);
+    }
+
+    fn is_ill(&self, rules: &Ejection, report: &Report) -> bool {
+        let known = self.known.load(Relaxed);
+        match report.outcome {
+            Outcome::Failed => {
+                let in_a_row = rules.consecutive > 0 && self.in_a_row.load(Relaxed) >= rules.consecutive;
+                let failures = self.recent.load(Relaxed).count_ones();
+                in_a_row
+                    || rules
+                        .rate
+                        .is_some_and(|(percent, calls)| known >= calls && 100 * failures >= percent * known)
+            }
+            Outcome::Ok { .. } => {
+                rules.latency.is_some_and(|(_, calls)| known >= calls)
+                    && is_outlier(rules, self.latency.load(Relaxed), report.median)
+            }
+            _ => false,
+        }
+    }
+
+    /// A place is taken. Answers until when.
+    fn eject(&self, rules: &Ejection, report: &Report) -> u64 {
+        let lasted = self.lasted.load(Relaxed);
+        let mut repeats = self.repeats.load(Relaxed);
+        if self.phase() != Phase::Probing && lasted > 0 {
+            // Well for as long as it was ejected: one less counts.
+            let well = report.now.saturating_sub(self.until());
+            repeats = repeats.saturating_sub(u32::try_from(well / lasted).unwrap_or(u32::MAX));
+        }
+        let repeats = repeats.saturating_add(1);
+        let duration = rules.duration(repeats, report.draw);
+        let until = report.now.saturating_add(duration).min(u64::MAX - 1);
+        self.repeats.store(repeats, Relaxed);
+        self.lasted.store(duration, Relaxed);
+        self.ejections.store(self.ejections.load(Relaxed) + 1, Relaxed);
+        self.moment.store(until, Relaxed);
+        self.set_phase(Phase::Ejected);
+        until
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn is_outlier(rules: &Ejection, latency: u64, median: u64) -> bool {
+    median > 0 && rules.latency.is_some_and(|(factor, _)| latency as f64 > factor * median as f64)
+}
+
+/// Moves an estimate of the median towards a new value: up if that is above it, else down, by a sixteenth. After "frugal streaming"
+/// (Q. Ma, S. Muthukrishnan, M. Sandler, 2014).
+pub fn towards_median(estimate: u64, value: u64) -> u64 {
+    let step = (estimate / 16).max(1);
+    match estimate {
+        0 => value,
+        _ if value > estimate => (estimate + step).min(value),
+        _ => (estimate - step).max(value),
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    const OK: Outcome = Outcome::Ok { latency: Duration::from_millis(10) };
+    const SECOND: u64 = 1_000_000_000;
+
+    fn report(outcome: Outcome, now: u64) -> Report {
+        Report { outcome, now, cooldown: None, median: 10_000_000, draw: 0 }
+    }
+
+    fn tell(record: &Record, rules: &Ejection, outcome: Outcome, now: u64) -> Verdict {
+        record.judge(&report(outcome, now), Some(rules), (true, true), || true)
+    }
+
+    #[test]
+    fn failures_in_a_row() {
+        let (record, rules) = (Record::default(), Ejection::default());
+        for _ in 0..4 {
+            assert_eq!(tell(&record, &rules, Outcome::Failed, 0).eject, None);
+        }
+        let _ = tell(&record, &rules, OK, 0);
+        for _ in 0..4 {
+            assert_eq!(tell(&record, &rules, Outcome::Failed, 0).eject, None, "a success begins anew");
+        }
+        assert_eq!(tell(&record, &rules, Outcome::Failed, SECOND).eject, Some(31 * SECOND));
+        assert_eq!(record.phase(), Phase::Ejected);
+        assert_eq!(tell(&record, &rules, Outcome::Failed, SECOND).eject, None, "once");
+    }
+
+    #[test]
+    fn a_probe_decides() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        assert_eq!(tell(&record, &rules, Outcome::Failed, 0).eject, Some(30 * SECOND));
+        record.set_phase(Phase::Probing);
+        assert_eq!(
+            tell(&record, &rules, Outcome::Cancelled, 40 * SECOND),
+            Verdict::default(),
+            "says nothing"
+        );
+        assert_eq!(
+            tell(&record, &rules, Outcome::Failed, 40 * SECOND).eject,
+            Some(100 * SECOND),
+            "twice as long"
+        );
+        record.set_phase(Phase::Probing);
+        assert!(tell(&record, &rules, OK, 100 * SECOND).ramps);
+        assert_eq!(record.phase(), Phase::Ramping);
+        // A sixth of the ramp: five times the latency.
+        let rest = tell(&record, &rules, OK, 105 * SECOND).cool.expect("it rests");
+        assert_eq!(rest - 105 * SECOND, 50_000_000);
+        assert_eq!(tell(&record, &rules, OK, 130 * SECOND).cool, None, "the ramp is over");
+        assert_eq!([100, 115, 130].map(|at| record.ramped(&rules, at * SECOND, 8)), [1, 4, 8]);
+    }
+
+    #[test]
+    fn what_it_has_made_good_is_forgiven() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        let eject = |now: u64| tell(&record, &rules, Outcome::Failed, now).eject.expect("ill") - now;
+        assert_eq!(eject(0), 30 * SECOND);
+        record.set_phase(Phase::Probing);
+        assert_eq!(eject(30 * SECOND), 60 * SECOND);
+        record.set_phase(Phase::Probing);
+        assert!(tell(&record, &rules, OK, 90 * SECOND).ramps);
+        assert_eq!(eject(100 * SECOND), 120 * SECOND, "not yet");
+        record.set_phase(Phase::Healthy);
+        assert_eq!(eject(10_000 * SECOND), 30 * SECOND, "long ago");
+    }
+
+    #[test]
+    fn rates_and_latencies() {
+        let (record, rules) =
+            (Record::default(), Ejection::default().consecutive_failures(0).failure_rate(50, 10));
+        for i in 0..9 {
+            let outcome = if i % 2 == 0 { Outcome::Failed } else { OK };
+            assert_eq!(tell(&record, &rules, outcome, 0).eject, None, "too few");
+        }
+        assert!(tell(&record, &rules, Outcome::Failed, 0).eject.is_some());
+        let (record, rules) = (Record::default(), Ejection::default().latency(3.0, 4));
+        let slow = Outcome::Ok { latency: Duration::from_millis(40) };
+        let verdicts: Vec<_> = (0..4).map(|_| tell(&record, &rules, slow, 0).eject.is_some()).collect();
+        assert_eq!(verdicts, [false, false, false, true]);
+    }
+
+    #[test]
+    fn failures_never_improve_a_score() {
+        let record = Record::default();
+        let _ = record.judge(&report(OK, 0), None, (true, true), || true);
+        let before = record.seen();
+        for outcome in
+            [Outcome::Failed, Outcome::RateLimited { retry_after: Duration::ZERO }, Outcome::Cancelled]
+        {
+            let _ = record.judge(&report(outcome, 0), None, (true, true), || true);
+            assert_eq!(record.seen().latency, before.latency);
+            assert!(record.seen().failures >= before.failures);
+        }
+        assert_eq!(record.stats().succeeded, 1);
+    }
+
+    #[test]
+    fn without_a_place_it_stays() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        let verdict = record.judge(&report(Outcome::Failed, 0), Some(&rules), (true, true), || false);
+        assert_eq!((verdict.eject, record.phase()), (None, Phase::Healthy));
+        let verdict =
+            record.judge(&report(Outcome::Failed, 0), Some(&rules), (false, true), || unreachable!());
+        assert_eq!(verdict.eject, None);
+    }
+
+    #[test]
+    fn the_median_is_found_and_outliers_do_not_move_it() {
+        let mut estimate = 0;
+        for i in 0..2_000u64 {
+            let value = if i % 10 == 0 { 1_000_000 } else { 900 + i * 7919 % 200 };
+            estimate = towards_median(estimate, value);
+        }
+        assert!((800..=1_200).contains(&estimate), "{estimate}");
+    }
+}

@@ -1,0 +1,91 @@
+//! What is due at which moment: ejections that end, ramps that go on.
+
+use std::{collections::BTreeMap, sync::PoisonError};
+
+use crate::{
+    resource::Resource,
+    scheduler::wait::Named,
+    shard::NEVER,
+    sync::{
+        CachePadded, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The ejection that ends at this moment.
+    Readmit,
+    /// The ramp that began at this moment goes on.
+    Ramp(u64),
+}
+
+/// By moment, then by the resource's address.
+type Due<R> = BTreeMap<(u64, usize), (Named<R>, Task)>;
+
+/// Every resource in it is pinned; whoever takes an entry out unpins it.
+pub struct Book<R: Resource> {
+    due: Mutex<Due<R>>,
+    /// The first moment. Written with the mutex held.
+    earliest: CachePadded<AtomicU64>,
+}
+
+impl<R: Resource> Book<R> {
+    pub fn new() -> Self {
+        Book { due: Mutex::new(BTreeMap::new()), earliest: CachePadded::new(AtomicU64::new(NEVER)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Due<R>> {
+        // Nothing that can panic in the middle of a change runs under it.
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, due: &Due<R>) {
+        let earliest = due.first_key_value().map_or(NEVER, |((moment, _), _)| *moment);
+        // Relaxed: `Core::note` orders it, as it orders the faces' deadlines.
+        self.earliest.store(earliest, Ordering::Relaxed);
+    }
+
+    /// When the first entry is due; [`NEVER`] if there is none.
+    pub fn earliest(&self) -> u64 {
+        self.earliest.load(Ordering::Relaxed)
+    }
+
+    /// Enters something. The resource is pinned, and the pin is the book's now. Answers the pin of an entry that it replaces.
+    pub fn enter(&self, moment: u64, named: Named<R>, task: Task) -> Option<Named<R>> {
+        let mut due = self.lock();
+        let old = due.insert((moment, named.address()), (named, task));
+        self.publish(&due);
+        old.map(|(named, _)| named)
+    }
+
+    /// Takes the entry of a resource out.
+    pub fn strike(&self, moment: u64, named: Named<R>) -> Option<Named<R>> {
+        let mut due = self.lock();
+        let struck = due.remove(&(moment, named.address()));
+        self.publish(&due);
+        struck.map(|(named, _)| named)
+    }
+
+    /// Takes the first entry that is due at `now` out.
+    pub fn next(&self, now: u64) -> Option<(u64, Named<R>, Task)> {
+        if self.earliest() > now {
+            return None;
+        }
+        let mut due = self.lock();
+        let first = due.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((moment, _), (named, task)) = first.remove_entry();
+        self.publish(&due);
+        Some((moment, named, task))
+    }
+
+    /// Takes the first ejection out, due or not.
+    pub fn first_ejection(&self) -> Option<(u64, Named<R>)> {
+        let mut due = self.lock();
+        let key = due.iter().find(|(_, (_, task))| *task == Task::Readmit).map(|(key, _)| *key)?;
+        let (named, _) = due.remove(&key)?;
+        self.publish(&due);
+        Some((key.0, named))
+    }
+}

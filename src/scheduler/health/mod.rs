@@ -1,0 +1,318 @@
+//! Ejection, recovery and cooldown: how what `health` decides is carried out.
+//!
+//! | file | idea |
+//! |---|---|
+//! | this one | the steps |
+//! | `book` | what is due when |
+//! | `forms` | the public surface |
+//!
+//! # Steps
+//!
+//! ```text
+//! return with an outcome                         when it is due (an acquisition, a tick, a wait)
+//!   O1  read the clock; the resource's cooldown    P1  take the entry out of the book
+//!   O2  home lock: judge; a place under the        P2  home lock: still that ejection? one unit, PROBING, clear the hold
+//!       share; give back, with the holds, in       P3  the place is free again; unpin; offer to whoever waits
+//!       one CAS; pin
+//!   O3  enter into the book; note the moment
+//! ```
+//!
+//! **Exactly one probe.** P2 sets the limit to one unit before it clears the hold, in one critical section: from then on the word
+//! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit.
+//!
+//! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
+//! what is due, and whoever finds nothing eligible answers with it.
+//!
+//! An entry that is in the book when its ejection is not any more (readmitted, or ejected, by hand; removed) is struck out, or found
+//! stale in P2: it knows the moment that its ejection was to end.
+
+mod book;
+mod forms;
+
+use book::{Book, Task};
+
+use super::{
+    core::Core,
+    wait::{Named, Work},
+};
+use crate::{
+    health::{Cooldown, Ejection, Phase, Record, Report, Share, Verdict, towards_median},
+    node::{Hold, Node, quietly},
+    outcome::Outcome,
+    resource::Resource,
+    shard::{Count, Locked, Pin},
+    sync::{
+        CachePadded,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Settings and state of a scheduler that remembers outcomes.
+pub struct Health<R: Resource> {
+    rules: Option<Ejection>,
+    cooldown: Option<Cooldown>,
+    /// Ranks depend on what was seen.
+    pub ranks: bool,
+    share: Share,
+    /// By shard: the median latency of successes. Written with the shard's lock held.
+    medians: Box<[CachePadded<AtomicU64>]>,
+    book: Book<R>,
+}
+
+/// An outcome, as it was told.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    pub outcome: Outcome,
+    pub now: u64,
+    pub draw: u16,
+}
+
+/// Steps in which a resource gets its units back.
+const RAMP_STEPS: u32 = 16;
+
+impl<R: Resource> Health<R> {
+    pub fn new(rules: Option<Ejection>, cooldown: Option<Cooldown>, ranks: bool, shards: usize) -> Self {
+        Health {
+            rules,
+            cooldown,
+            ranks,
+            share: Share::new(rules.map_or(0, |rules| rules.max_share)),
+            medians: (0..shards).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            book: Book::new(),
+        }
+    }
+
+    /// When something is due next.
+    pub fn earliest(&self) -> u64 {
+        self.book.earliest()
+    }
+
+    /// How many are ejected by the rules.
+    pub fn ejected(&self) -> u32 {
+        self.share.count()
+    }
+
+    /// The fleet's median latency: the mean of the shards'. 0 if there is none yet.
+    fn median(&self) -> u64 {
+        if self.rules.is_none_or(|rules| rules.latency.is_none()) {
+            return 0;
+        }
+        // Relaxed: estimates.
+        let known =
+            self.medians.iter().map(|median| median.load(Ordering::Relaxed)).filter(|&median| median > 0);
+        let (sum, count) =
+            known.fold((0u128, 0u128), |(sum, count), median| (sum + u128::from(median), count + 1));
+        sum.checked_div(count).unwrap_or(0) as u64
+    }
+}
+
+impl<R: Resource> Core<R> {
+    /// O1. The clock was read, before anything was changed. A panic of `cooldown` stops here: it may be too late to undo anything.
+    pub fn report(&self, node: &Node<R>, resource: &R, told: &Told) -> Option<Report> {
+        let health = self.health.as_ref()?;
+        let _ = node.record()?;
+        let own = match told.outcome {
+            Outcome::Failed | Outcome::RateLimited { .. } => quietly(|| resource.cooldown()).flatten(),
+            _ => None,
+        };
+        // What a rate limit says holds for whoever has no rules.
+        let cooldown = own.or(health.cooldown).or(Some(Cooldown::default()));
+        let Told { outcome, now, draw } = *told;
+        Some(Report { outcome, now, cooldown, median: health.median(), draw })
+    }
+
+    /// O2, all but the return itself. The lock is `node`'s home's.
+    pub fn pass_judgement(&self, locked: &mut Locked<'_, R>, node: &Node<R>, report: &Report) -> Verdict {
+        let Some((health, record)) = self.health.as_ref().zip(node.record()) else {
+            return Verdict::default();
+        };
+        let state = node.state.load();
+        let can_eject = !state.is_removed() && !state.is_held(Hold::Ejected);
+        let has_one_unit = record.full_limit().unwrap_or(locked.details(node).limit) == 1;
+        if let Outcome::Ok { latency } = report.outcome {
+            let median = &health.medians[node.home() as usize];
+            let latency = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+            // Relaxed: under the lock; read as an estimate.
+            median.store(towards_median(median.load(Ordering::Relaxed), latency), Ordering::Relaxed);
+        }
+        let take = || health.share.take(|| self.roster.members());
+        record.judge(report, health.rules.as_ref(), (can_eject, has_one_unit), take)
+    }
+
+    /// O2 after the return, with the lock still held: keeps the node for the book, and lets the ramp begin.
+    pub fn after_judgement(&self, locked: &mut Locked<'_, R>, node: &Node<R>, verdict: &Verdict, now: u64) {
+        if verdict.eject.is_some() {
+            locked.keep_node(node);
+        } else if verdict.ramps && !node.state.load().is_removed() {
+            self.step_up(locked, node, now);
+            if node.record().is_some_and(|record| record.phase() == Phase::Ramping) {
+                locked.keep_node(node);
+            }
+        }
+    }
+
+    /// O3. The lock is free; `after_judgement` has kept the node.
+    pub fn enter_verdict(&self, node: &Node<R>, verdict: &Verdict, now: u64) {
+        let Some((health, record)) = self.health.as_ref().zip(node.record()) else { return };
+        if let Some(until) = verdict.eject {
+            self.enter(health, until, Named::new(node), Task::Readmit);
+            self.trim_ejected();
+        } else if verdict.ramps && record.phase() == Phase::Ramping {
+            self.enter(health, self.next_step(health, now, now), Named::new(node), Task::Ramp(now));
+        }
+    }
+
+    fn enter(&self, health: &Health<R>, moment: u64, named: Named<R>, task: Task) {
+        if let Some(replaced) = health.book.enter(moment, named, task) {
+            self.let_go(replaced);
+        }
+        self.note(moment);
+    }
+
+    /// Gives the book's pin back.
+    fn let_go(&self, named: Named<R>) {
+        let garbage = self.home(named.node()).lock().unpin_node(named.node());
+        self.retire(garbage);
+    }
+
+    /// The moment after `now` at which a ramp that began at `began` goes on.
+    fn next_step(&self, health: &Health<R>, began: u64, now: u64) -> u64 {
+        let ramp = health.rules.map_or(0, |rules| u64::try_from(rules.ramp.as_nanos()).unwrap_or(u64::MAX));
+        let step = (ramp / u64::from(RAMP_STEPS)).max(1);
+        let gone = now.saturating_sub(began) / step;
+        began.saturating_add((gone + 1).saturating_mul(step)).min(crate::shard::NEVER - 1)
+    }
+
+    /// Gives a resource on the ramp as many units as it may have at `now`; at its end it is as before.
+    fn step_up(&self, locked: &mut Locked<'_, R>, node: &Node<R>, now: u64) {
+        let Some((rules, record)) = self.health.as_ref().and_then(|health| health.rules).zip(node.record())
+        else {
+            return;
+        };
+        let full = record.full_limit().unwrap_or(locked.details(node).limit);
+        let is_over = record.ramp_is_over(&rules, now);
+        if is_over {
+            record.set_phase(Phase::Healthy);
+            record.set_full_limit(None);
+        }
+        locked.relimit(node, record.ramped(&rules, now, full));
+    }
+
+    // P1 to P3.
+
+    /// Does a few of the things that are due at `now`; what becomes eligible goes to those who wait.
+    pub fn settle_due(&self, health: &Health<R>, now: u64, guard: &Pin<'_>, work: &mut Work<R>) {
+        for _ in 0..super::core::THAW_AT_ONCE {
+            let Some((moment, named, task)) = health.book.next(now) else { return };
+            match task {
+                Task::Readmit => self.probe(health, moment, named),
+                Task::Ramp(began) => self.ramp(health, began, now, named),
+            }
+            // The entry's pin keeps the node until the end.
+            if !self.waiters.gate().is_free() {
+                self.offer_free(named.node(), guard, work);
+            }
+            self.let_go(named);
+        }
+    }
+
+    /// P2 and P3, but for the pin.
+    fn probe(&self, health: &Health<R>, moment: u64, named: Named<R>) {
+        let node = named.node();
+        let Some(record) = node.record() else { return };
+        let shard = self.home(node);
+        let moved = {
+            let mut locked = self.lock(shard);
+            if record.phase() != Phase::Ejected || record.until() != moment {
+                return;
+            }
+            begin_probe(&mut locked, node, record);
+            locked.clear(node, Hold::Ejected, Count::Readmitted)
+        };
+        health.share.give_back();
+        if moved.is_ok_and(|moved| moved.to.is_held(Hold::Cooling)) {
+            self.note_earliest(shard);
+        }
+    }
+
+    fn ramp(&self, health: &Health<R>, began: u64, now: u64, named: Named<R>) {
+        let node = named.node();
+        let Some(record) = node.record() else { return };
+        {
+            let mut locked = self.lock(self.home(node));
+            if record.phase() != Phase::Ramping || record.until() != began || node.state.load().is_removed() {
+                return;
+            }
+            self.step_up(&mut locked, node, now);
+            if record.phase() != Phase::Ramping {
+                return;
+            }
+            locked.keep_node(node);
+        }
+        self.enter(health, self.next_step(health, began, now), named, Task::Ramp(began));
+    }
+
+    /// R3 of `health::share`: as many as there are too many come back early, those first that would anyway.
+    pub fn trim_ejected(&self) {
+        let Some(health) = &self.health else { return };
+        // Not asked first whether there are any: a count that was read before the fence of R2 may be one too old.
+        while health.share.exceeds(|| self.roster.members()) {
+            let Some((moment, named)) = health.book.first_ejection() else { return };
+            self.probe(health, moment, named);
+            let guard = self.pin();
+            self.offer_node(named.node(), &guard);
+            self.let_go(named);
+        }
+    }
+
+    // By hand.
+
+    /// Somebody has ejected or readmitted it by hand, or removed it: the rules begin anew. The lock is its home's. Answers when the
+    /// ejection was to end, if it was the rules'.
+    pub fn take_over(&self, locked: &mut Locked<'_, R>, node: &Node<R>) -> Option<u64> {
+        let record = node.record()?;
+        let until = (record.phase() == Phase::Ejected).then(|| record.until());
+        if record.phase() != Phase::Healthy {
+            record.set_phase(Phase::Healthy);
+            record.forget();
+            if let Some(full) = record.full_limit() {
+                record.set_full_limit(None);
+                locked.relimit(node, full);
+            }
+        }
+        until
+    }
+
+    /// What follows, with the lock free. Gives the place back: the hold is gone, or not the rules' any more.
+    pub fn taken_over(&self, node: &Node<R>, until: u64) {
+        let Some(health) = &self.health else { return };
+        health.share.give_back();
+        if let Some(named) = health.book.strike(until, Named::new(node)) {
+            self.let_go(named);
+        }
+    }
+
+    /// The rank of a resource at a load, and after what was seen of it. Runs user code.
+    #[inline]
+    pub fn rank_of(&self, node: &Node<R>, resource: &R, in_flight: u32) -> u64 {
+        use crate::rank::Priority;
+        match &self.health {
+            Some(health) if health.ranks => {
+                let seen = node.record().map(Record::seen).unwrap_or_default();
+                resource.priority_seen(in_flight, seen).rank()
+            }
+            _ => resource.priority(in_flight).rank(),
+        }
+    }
+}
+
+/// P2 before the hold is cleared: one unit.
+fn begin_probe<R: Resource>(locked: &mut Locked<'_, R>, node: &Node<R>, record: &Record) {
+    record.forget();
+    record.set_phase(Phase::Probing);
+    let limit = locked.details(node).limit;
+    if record.full_limit().is_none() && limit != 1 {
+        record.set_full_limit(Some(limit));
+    }
+    locked.relimit(node, 1);
+}

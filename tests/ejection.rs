@@ -1,0 +1,395 @@
+//! Ejection, recovery and cooldown, on a clock that is moved by hand.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
+
+use leasehold::{
+    AcquireError, Backoff, BuildError, Builder, Capacity, Cooldown, Ejection, Entry, KeyError, ManualClock,
+    Outcome, Phase, Resource, Scheduler, Seen, Standing,
+};
+use proptest::prelude::*;
+
+type Plain = Entry<u32, u64, Option<Cooldown>>;
+type Fleet = Scheduler<Plain>;
+
+const OK: Outcome = Outcome::Ok { latency: Duration::from_millis(10) };
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn rules() -> Ejection {
+    Ejection::default().consecutive_failures(3).max_share(50).jitter(0)
+}
+
+fn fleet_of(
+    members: u32,
+    capacity: Capacity,
+    set: impl FnOnce(Builder<Plain>) -> Builder<Plain>,
+) -> (Fleet, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = set(Fleet::builder().shards(1).seed(7).clock(clock.clone())).build().expect("in range");
+    for key in 0..members {
+        fleet.insert(Entry::new(key, u64::from(key), None).with_capacity(capacity)).expect("new");
+    }
+    (fleet, clock)
+}
+
+fn fail(fleet: &Fleet, key: u32, times: u32) {
+    for _ in 0..times {
+        fleet.acquire_key(&key).expect("eligible").finish(Outcome::Failed);
+    }
+}
+
+fn standing(fleet: &Fleet, key: u32) -> Standing {
+    fleet.snapshot().into_iter().find(|state| state.key == key).expect("a member").standing
+}
+
+fn phase(fleet: &Fleet, key: u32) -> Phase {
+    fleet.resource_stats(&key).expect("remembered").phase
+}
+
+#[test]
+fn a_resource_that_fails_is_ejected_in_the_return_and_comes_back_as_one_probe() {
+    let (fleet, clock) = fleet_of(2, Capacity::Exclusive, |builder| builder.ejection(rules()));
+    fail(&fleet, 0, 2);
+    assert_eq!(standing(&fleet, 0), Standing::Eligible);
+    fail(&fleet, 0, 1);
+    assert_eq!((standing(&fleet, 0), fleet.ejected_by_rules()), (Standing::Ejected, 1));
+    let other = fleet.acquire().expect("the other one");
+    let Err(AcquireError::NoneEligible(none)) = fleet.acquire() else { panic!("one is lent, one ejected") };
+    assert_eq!(
+        (none.reasons.ejected, none.retry_after),
+        (1, Some(seconds(30))),
+        "the moment at which it comes back"
+    );
+    clock.advance(seconds(30));
+    let probe = fleet.acquire().expect("its time is over");
+    assert_eq!((*probe.key(), phase(&fleet, 0), fleet.ejected_by_rules()), (0, Phase::Probing, 0));
+    probe.finish(Outcome::Failed);
+    assert_eq!(
+        fleet.resource_stats(&0).expect("remembered").ejected_until,
+        Some(seconds(90).as_nanos() as u64)
+    );
+    clock.advance(seconds(59));
+    assert!(fleet.acquire().is_err(), "twice as long");
+    clock.advance(seconds(1));
+    fleet.acquire().expect("again").finish(OK);
+    assert_eq!(phase(&fleet, 0), Phase::Ramping);
+    clock.advance(seconds(31));
+    let _ = fleet.tick();
+    assert_eq!(phase(&fleet, 0), Phase::Healthy);
+    drop(other);
+    let stats = fleet.stats();
+    assert_eq!((stats.ejected, stats.readmitted), (2, 2));
+}
+
+#[test]
+fn of_a_thousand_who_come_when_it_is_over_one_gets_the_probe() {
+    let (fleet, clock) = fleet_of(2, Capacity::Limited(64), |builder| builder.ejection(rules()));
+    fail(&fleet, 1, 3);
+    fleet.exclude(&0).expect("a member");
+    clock.advance(seconds(30));
+    let start = Barrier::new(8);
+    let leases: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    (0..125).filter_map(|_| fleet.acquire().ok()).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert_eq!(leases.len(), 1, "one probe");
+    for lease in leases {
+        lease.finish(OK);
+    }
+    // Then more and more, linearly: half of the ramp, half of the units.
+    let all_of = |key: u32| (0..).map_while(|_| fleet.acquire_key(&key).ok()).collect::<Vec<_>>();
+    for (gone, expected) in [(0, 1), (15, 32), (10, 53), (5, 64)] {
+        clock.advance(seconds(gone));
+        let _ = fleet.tick();
+        let leases = all_of(1);
+        assert!(leases.len().abs_diff(expected) <= 4, "{} of {expected}", leases.len());
+    }
+    assert_eq!((all_of(1).len(), phase(&fleet, 1)), (64, Phase::Healthy));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    /// For every size of fleet: after whatever failures, never more than the share is ejected, and if all fail, exactly it.
+    #[test]
+    fn never_more_than_the_share(percent in 0u32..=100, order in any::<u64>()) {
+        for members in 1..=64u32 {
+            let rules = rules().max_share(percent).consecutive_failures(1);
+            let (fleet, _) = fleet_of(members, Capacity::Exclusive, |builder| builder.ejection(rules));
+            let places = members * percent / 100;
+            for i in 0..members {
+                let key = (order as u32).wrapping_add(i.wrapping_mul(1 + 2 * (order >> 40) as u32)) % members;
+                if let Ok(lease) = fleet.acquire_key(&key) {
+                    lease.finish(Outcome::Failed);
+                }
+                let ejected = fleet.stats().reasons.ejected;
+                prop_assert!(ejected <= u64::from(places), "{ejected} of {members} with {percent} %");
+                prop_assert_eq!(ejected, u64::from(fleet.ejected_by_rules()));
+            }
+            for key in 0..members {
+                if let Ok(lease) = fleet.acquire_key(&key) {
+                    lease.finish(Outcome::Failed);
+                }
+            }
+            prop_assert_eq!(fleet.ejected_by_rules(), places, "of {} with {} %", members, percent);
+            // Those who leave take their places with them.
+            for key in 0..members {
+                fleet.remove(&key).expect("a member");
+                let left = members - key - 1;
+                prop_assert!(100 * u64::from(fleet.ejected_by_rules()) <= u64::from(left * percent));
+                prop_assert_eq!(fleet.stats().reasons.ejected, u64::from(fleet.ejected_by_rules()));
+            }
+        }
+    }
+}
+
+#[test]
+fn by_hand_takes_over() {
+    let (fleet, clock) = fleet_of(4, Capacity::Limited(4), |builder| builder.ejection(rules()));
+    fail(&fleet, 0, 3);
+    assert!(fleet.readmit(&0).expect("a member"), "the operator knows better");
+    assert_eq!((phase(&fleet, 0), fleet.ejected_by_rules()), (Phase::Healthy, 0));
+    assert_eq!((0..).map_while(|_| fleet.acquire_key(&0).ok()).collect::<Vec<_>>().len(), 4);
+    fail(&fleet, 1, 3);
+    assert!(!fleet.eject(&1).expect("a member"), "it was");
+    assert_eq!(fleet.ejected_by_rules(), 0);
+    clock.advance(seconds(1000));
+    let _ = fleet.tick();
+    assert_eq!(standing(&fleet, 1), Standing::Ejected, "and stays so, as it was done by hand");
+    fail(&fleet, 2, 3);
+    fleet.remove(&2).expect("a member");
+    assert_eq!(fleet.ejected_by_rules(), 0);
+    assert_eq!(fleet.acquire_key(&2).err().map(|error| error.to_string().is_empty()), Some(false));
+    #[cfg(feature = "internals")]
+    fleet.check_invariants();
+}
+
+#[test]
+fn an_update_during_the_probe_keeps_it_one() {
+    let (fleet, clock) =
+        fleet_of(2, Capacity::Limited(4), |builder| builder.ejection(rules().ramp(Duration::ZERO)));
+    fail(&fleet, 0, 3);
+    clock.advance(seconds(30));
+    let _ = fleet.tick();
+    fleet.update(Entry::new(0, 0, None).with_capacity(Capacity::Limited(9))).expect("a member");
+    let probe = fleet.acquire_key(&0).expect("the probe");
+    assert!(fleet.acquire_key(&0).is_err(), "one");
+    probe.finish(OK);
+    assert_eq!(
+        (0..).map_while(|_| fleet.acquire_key(&0).ok()).collect::<Vec<_>>().len(),
+        9,
+        "what the update says"
+    );
+}
+
+#[test]
+fn waiters_get_the_probe() {
+    let (fleet, clock) = fleet_of(2, Capacity::Exclusive, |builder| builder.ejection(rules()));
+    fail(&fleet, 0, 3);
+    fleet.exclude(&1).expect("a member");
+    let mut waiting = std::pin::pin!(fleet.acquire_async());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    clock.advance(seconds(30));
+    let _ = fleet.tick();
+    let std::task::Poll::Ready(Ok(lease)) = waiting.as_mut().poll(&mut context) else { panic!("it is due") };
+    assert_eq!((*lease.key(), phase(&fleet, 0)), (0, Phase::Probing));
+}
+
+/// Traffic of one thread for so many calls; 0 fails at once, the others need 10 ms. Answers how many calls 0 has got.
+fn traffic(fleet: &Fleet, clock: &ManualClock, calls: u32) -> u32 {
+    let mut failed = 0;
+    for _ in 0..calls {
+        let lease = fleet.acquire().expect("somebody is eligible");
+        if *lease.key() == 0 {
+            failed += 1;
+            clock.advance(Duration::from_micros(10));
+            lease.finish(Outcome::Failed);
+        } else {
+            clock.advance(Duration::from_millis(10));
+            lease.finish(OK);
+        }
+    }
+    failed
+}
+
+#[test]
+fn who_fails_at_once_gets_less_than_two_percent() {
+    let (fleet, clock) = fleet_of(10, Capacity::Exclusive, |builder| builder.ejection(Ejection::default()));
+    let failed = traffic(&fleet, &clock, 20_000);
+    assert!(failed < 400, "{failed} of 20,000, and it is the best by rank");
+    // Not even without ejection, if failures cool.
+    let backoff = Backoff::Exponential { base: Duration::from_millis(100), longest: seconds(60) };
+    let rules = Cooldown::default().on_failure(backoff);
+    let (fleet, clock) = fleet_of(10, Capacity::Exclusive, |builder| builder.cooldown(rules));
+    let failed = traffic(&fleet, &clock, 20_000);
+    assert!(failed < 400, "{failed} of 20,000");
+}
+
+#[test]
+fn slow_ones_are_ejected_by_latency() {
+    let rules = rules().latency(3.0, 8);
+    let (fleet, _clock) = fleet_of(8, Capacity::Exclusive, |builder| builder.ejection(rules));
+    for _ in 0..20 {
+        for key in 0..8 {
+            if let Ok(lease) = fleet.acquire_key(&key) {
+                let latency = Duration::from_millis(if key == 3 { 100 } else { 10 });
+                lease.finish(Outcome::Ok { latency });
+            }
+        }
+    }
+    assert_eq!((fleet.ejected_by_rules(), phase(&fleet, 3)), (1, Phase::Ejected));
+}
+
+#[test]
+fn on_the_ramp_an_exclusive_one_works_a_growing_part_of_the_time() {
+    let (fleet, clock) = fleet_of(2, Capacity::Exclusive, |builder| builder.ejection(rules()));
+    fail(&fleet, 0, 3);
+    clock.advance(seconds(30));
+    let start = fleet.now();
+    fleet.acquire_key(&0).expect("the probe").finish(OK);
+    let mut busy = [0u32; 3];
+    while fleet.now().saturating_since(start) < seconds(30) {
+        let third = (fleet.now().saturating_since(start).as_secs() / 10).min(2) as usize;
+        match fleet.acquire_key(&0) {
+            Ok(lease) => {
+                clock.advance(Duration::from_millis(10));
+                lease.finish(OK);
+                busy[third] += 1;
+            }
+            Err(_) => clock.advance(Duration::from_millis(1)),
+        }
+    }
+    // A third of the ramp is 10 s, 1,000 calls; its middle is at 1/6, 1/2, 5/6.
+    for (busy, expected) in busy.into_iter().zip([167, 500, 833]) {
+        assert!(busy.abs_diff(expected) < 60, "{busy} of {expected}");
+    }
+}
+
+#[test]
+fn c06_cooldown_is_strict_for_every_policy() {
+    // Fixed, exponential, from Retry-After; of the fleet, of one resource, of one call: from the return on nobody gets it.
+    let rules = Cooldown::default()
+        .on_failure(Backoff::Fixed(seconds(2)))
+        .on_rate_limit(Backoff::Exponential { base: seconds(1), longest: seconds(4) })
+        .retry_after_at_most(seconds(60));
+    let (fleet, clock) = fleet_of(1, Capacity::Exclusive, |builder| builder.cooldown(rules));
+    let rests = |rest: Duration| {
+        clock.advance(rest - Duration::from_nanos(1));
+        assert!(fleet.acquire().is_err(), "before the deadline");
+        clock.advance(Duration::from_nanos(1));
+        fleet.acquire().expect("at the deadline")
+    };
+    let limited = |seconds_: u64| Outcome::RateLimited { retry_after: seconds(seconds_) };
+    fleet.acquire().expect("free").finish(Outcome::Failed);
+    rests(seconds(2)).finish(limited(0));
+    rests(seconds(2)).finish(limited(7));
+    rests(seconds(7)).finish(limited(1_000_000));
+    rests(seconds(60)).finish(OK);
+    fleet.acquire().expect("a success lets nobody rest").finish(limited(0));
+    rests(seconds(1)).finish_after(OK, seconds(9));
+    rests(seconds(9)).finish_after(limited(11), seconds(9));
+    rests(seconds(11)).release_after(seconds(3));
+    let own = Cooldown::default().on_failure(Backoff::Fixed(seconds(5)));
+    drop(rests(seconds(3)));
+    fleet.remove(&0).expect("a member");
+    #[derive(Clone)]
+    struct Own(Cooldown);
+    impl Resource for Own {
+        type Key = u8;
+        type Priority = ();
+        fn key(&self) -> u8 {
+            0
+        }
+        fn priority(&self, _: u32) {}
+        fn cooldown(&self) -> Option<Cooldown> {
+            Some(self.0)
+        }
+    }
+    let clock = Arc::new(ManualClock::new());
+    let fleet = Scheduler::<Own>::builder().clock(clock.clone()).cooldown(rules).build().expect("in range");
+    assert!(fleet.insert(Own(own)).is_ok());
+    fleet.acquire().expect("free").finish(Outcome::Failed);
+    clock.advance(seconds(4));
+    assert!(fleet.acquire().is_err());
+    clock.advance(seconds(1));
+    assert!(fleet.acquire().is_ok(), "its own rule counts");
+}
+
+#[test]
+fn c06_what_was_put_back_early_is_not_freed_again_by_the_old_deadline() {
+    // The seed's timer re-activates whatever has the key when it fires.
+    let (fleet, clock) = fleet_of(1, Capacity::Exclusive, |builder| builder.ejection(rules().max_share(100)));
+    fleet.acquire().expect("free").release_after(seconds(5));
+    fleet.warm(&0).expect("a member");
+    let holder = fleet.acquire().expect("warmed");
+    clock.advance(seconds(6));
+    let _ = fleet.tick();
+    assert!(fleet.acquire().is_err(), "held");
+    fleet.remove(&0).expect("a member");
+    fleet.insert(Entry::new(0, 0, None)).expect("new");
+    fail(&fleet, 0, 3);
+    fleet.remove(&0).expect("a member");
+    fleet.insert(Entry::new(0, 0, None)).expect("new");
+    fleet.exclude(&0).expect("a member");
+    clock.advance(seconds(60));
+    let _ = fleet.tick();
+    assert_eq!(
+        standing(&fleet, 0),
+        Standing::Excluded,
+        "a deadline of the old one means nothing to the new one"
+    );
+    drop(holder);
+    assert!(matches!(fleet.readmit(&7), Err(KeyError::NotFound { key: 7 })));
+}
+
+#[test]
+fn rank_by_outcomes() {
+    struct Replica(u8);
+    impl Resource for Replica {
+        type Key = u8;
+        type Priority = (u32, u32);
+        fn key(&self) -> u8 {
+            self.0
+        }
+        fn priority(&self, _: u32) -> (u32, u32) {
+            (0, 0)
+        }
+        fn priority_seen(&self, _: u32, seen: Seen) -> (u32, u32) {
+            (seen.failures, seen.latency.map_or(0, |latency| latency.as_millis() as u32))
+        }
+    }
+    let fleet = Scheduler::<Replica>::builder().shards(1).rank_by_outcomes(true).build().expect("in range");
+    for key in 0..3 {
+        assert!(fleet.insert(Replica(key)).is_ok());
+    }
+    let tell = |key: u8, outcome| fleet.acquire_key(&key).expect("free").finish(outcome);
+    for (key, millis) in [(0, 30), (1, 10), (2, 20)] {
+        tell(key, Outcome::Ok { latency: Duration::from_millis(millis) });
+    }
+    assert_eq!(*fleet.acquire().expect("free").key(), 1, "the fastest");
+    tell(1, Outcome::Failed);
+    assert_eq!(*fleet.acquire().expect("free").key(), 2, "a failure does not look like a fast answer");
+    assert!(fleet.update(Replica(2)).is_ok());
+    assert_eq!(*fleet.acquire().expect("free").key(), 2, "what was seen stays");
+}
+
+#[test]
+fn rules_are_checked() {
+    let built = Fleet::builder().ejection(Ejection::default().max_share(101)).build();
+    assert!(matches!(built, Err(BuildError::Ejection { .. })));
+}

@@ -1,0 +1,114 @@
+//! The exporters say what the scheduler counts, for several schedulers in one registry.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use leasehold::{
+    Entry, Event, Outcome, Scheduler,
+    prometheus::{SchedulerCollector, text},
+};
+use prometheus_client::registry::Registry;
+
+type Fleet = Scheduler<Entry<u32, u32, ()>>;
+
+fn samples(registry: &Registry) -> BTreeMap<String, f64> {
+    let text = text(registry).expect("text");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a sample");
+            (name.to_owned(), value.parse().expect("a number"))
+        })
+        .collect()
+}
+
+fn registry(collector: &SchedulerCollector) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector.clone()));
+    registry
+}
+
+#[test]
+fn c23_several_schedulers_in_one_registry() {
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    assert!(samples(&registry).is_empty(), "nobody is watched: nothing, and no panic");
+    let one = Arc::new(Fleet::builder().shards(2).build().expect("in range"));
+    let two = Arc::new(Fleet::builder().shards(3).measure(1).build().expect("in range"));
+    collector.watch("one", &one);
+    collector.watch("two", &two);
+    for key in 0..5 {
+        one.insert(Entry::new(key, key, ())).expect("new");
+    }
+    two.insert(Entry::new(9, 0, ())).expect("new");
+    drop(two.acquire().expect("free"));
+    let read = samples(&registry);
+    let of = |name: &str| *read.get(name).unwrap_or_else(|| panic!("no {name}"));
+    assert_eq!(of("leasehold_resources{scheduler=\"one\"}"), 5.0);
+    assert_eq!(of("leasehold_resources{scheduler=\"two\"}"), 1.0);
+    assert_eq!(of("leasehold_shards{scheduler=\"two\"}"), 3.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=\"one\",kind=\"inserted\"}"), 5.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=\"two\",kind=\"released\"}"), 1.0);
+    assert_eq!(of("leasehold_hold_seconds_count{scheduler=\"two\"}"), 1.0);
+    assert!(!read.keys().any(|name| name.starts_with("leasehold_hold_seconds") && name.contains("\"one\"")));
+    // Gauges have no `_total`, counters do; each family is described once.
+    let text = text(&registry).expect("text");
+    let mut described = std::collections::BTreeSet::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').expect("a type");
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+        assert!(described.insert(name.to_owned()), "{name} is described twice");
+    }
+    drop(two);
+    assert!(!samples(&registry).keys().any(|name| name.contains("\"two\"")), "it is gone");
+}
+
+#[test]
+fn exported_counts_are_the_schedulers_own() {
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    let events = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = events.clone();
+    let observer = move |_: &Event<u32>| _ = seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let fleet = Arc::new(
+        Fleet::builder().shards(2).event_capacity(1 << 14).observer(observer).build().expect("in range"),
+    );
+    collector.watch("fleet", &fleet);
+    for key in 0..8 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for i in 0..500u32 {
+                    let lease = fleet.request().wait().expect("sooner or later");
+                    lease.finish(if i % 5 == 0 {
+                        Outcome::Failed
+                    } else {
+                        Outcome::Ok { latency: Duration::ZERO }
+                    });
+                }
+            });
+        }
+        // A scrape in the midst of it all.
+        assert!(!samples(&registry).is_empty());
+    });
+    let read = samples(&registry);
+    let of = |name: &str| read[name] as u64;
+    assert_eq!(of("leasehold_outcomes_total{scheduler=\"fleet\",outcome=\"ok\"}"), 1_600);
+    assert_eq!(of("leasehold_outcomes_total{scheduler=\"fleet\",outcome=\"failed\"}"), 400);
+    assert_eq!(of("leasehold_leases{scheduler=\"fleet\"}"), 0);
+    let kind =
+        |kind: &str| of(&format!("leasehold_transitions_total{{scheduler=\"fleet\",kind=\"{kind}\"}}"));
+    assert_eq!(kind("acquired"), kind("released"));
+    let by_shard = fleet.stats_by_shard();
+    assert!(by_shard.iter().all(|stats| stats.consistent));
+    assert_eq!(by_shard.iter().map(|stats| stats.lent).sum::<u64>(), kind("acquired"));
+    fleet.close();
+    let (stats, events) = (fleet.stats(), events.load(std::sync::atomic::Ordering::Relaxed));
+    assert_eq!(
+        events + stats.events_missed,
+        stats.events_emitted,
+        "the observer was told of what was emitted"
+    );
+}

@@ -1,0 +1,117 @@
+//! Ejection in the return (`health::share`, `scheduler::health`): never more than the share, one probe, nothing lost.
+
+use std::time::Duration;
+
+use leasehold::{Ejection, Outcome, Phase, internals::sync::Arc};
+
+use crate::{
+    common::model_within,
+    driver::{Fleet, Setup},
+};
+
+/// Two members with two units each, of which half may be ejected after one failure.
+fn fleet(members: u8, percent: u32) -> Arc<Fleet> {
+    let rules = Ejection::default()
+        .consecutive_failures(1)
+        .max_share(percent)
+        .jitter(0)
+        .base(Duration::from_nanos(10))
+        .ramp(Duration::ZERO);
+    let setup = Setup { shards: 1, units: 2, ..Setup::default() };
+    let fleet = Arc::new(Fleet::with(setup, |builder| builder.ejection(rules)));
+    for key in 0..members {
+        fleet.scheduler.insert(fleet.resource(key)).expect("new");
+    }
+    fleet
+}
+
+fn fail(fleet: &Fleet, key: u8) {
+    fleet.scheduler.acquire_key(&key).expect("eligible").finish(Outcome::Failed);
+}
+
+fn share_holds(fleet: &Fleet, percent: u64) {
+    let stats = fleet.scheduler.stats();
+    assert!(100 * stats.reasons.ejected <= percent * stats.members, "too many: {}", stats.reasons.ejected);
+    assert_eq!(u64::from(fleet.scheduler.ejected_by_rules()), stats.reasons.ejected, "places are counted");
+}
+
+fn end(fleet: Arc<Fleet>) {
+    fleet.scheduler.check_invariants();
+    let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+    fleet.finish();
+}
+
+/// Two fail at once, one place: one is ejected.
+#[test]
+fn one_place_for_two() {
+    model_within(2, || {
+        let fleet = fleet(2, 50);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fail(&fleet, 0))
+        };
+        fail(&fleet, 1);
+        other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.ejected_by_rules(), 1);
+        share_holds(&fleet, 50);
+        end(fleet);
+    });
+}
+
+/// A member leaves while another one is ejected: the place that goes with it is not taken.
+#[test]
+fn eject_remove() {
+    model_within(2, || {
+        let fleet = fleet(2, 50);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fail(&fleet, 0))
+        };
+        fleet.scheduler.remove(&1).expect("a member");
+        other.join().expect("no panic");
+        share_holds(&fleet, 50);
+        assert_eq!(fleet.scheduler.ejected_by_rules(), 0, "half of one is none");
+        end(fleet);
+    });
+}
+
+/// Its time is over: of two who come, one gets the probe.
+#[test]
+fn one_probe_for_two() {
+    model_within(2, || {
+        let fleet = fleet(1, 100);
+        fail(&fleet, 0);
+        fleet.clock.advance(Duration::from_nanos(10));
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.acquire().map(|lease| lease.into_token()).ok())
+        };
+        let mine = fleet.scheduler.acquire().map(|lease| lease.into_token()).ok();
+        let theirs = other.join().expect("no panic");
+        let probes: Vec<_> = [mine, theirs].into_iter().flatten().collect();
+        assert_eq!(probes.len(), 1, "there are two units, and one probe");
+        let ok = Outcome::Ok { latency: Duration::from_nanos(1) };
+        probes.into_iter().for_each(|token| fleet.scheduler.finish(token, ok).expect("out"));
+        assert_eq!(fleet.scheduler.resource_stats(&0).expect("remembered").phase, Phase::Healthy);
+        share_holds(&fleet, 100);
+        end(fleet);
+    });
+}
+
+/// It comes back by hand while it is ejected: the place is free again, whichever comes first.
+#[test]
+fn eject_readmit() {
+    model_within(2, || {
+        let fleet = fleet(1, 100);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fail(&fleet, 0))
+        };
+        let _ = fleet.scheduler.readmit(&0);
+        other.join().expect("no panic");
+        share_holds(&fleet, 100);
+        let _ = fleet.scheduler.readmit(&0);
+        assert_eq!(fleet.scheduler.ejected_by_rules(), 0);
+        end(fleet);
+    });
+}
