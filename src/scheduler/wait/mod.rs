@@ -104,6 +104,15 @@
 //! address. A removal fails the waiters of the node before it forgets it; one that registers at the same time finds the node
 //! removed in its N2.
 //!
+//! # Nudges
+//!
+//! With [`Fairness::Throughput`] a unit that comes back is eligible at once, and the first waiter that wants *that resource* is woken to
+//! try, which need not be what it takes: it takes what is best for it. Several such nudges may be under way. So that none is lost each
+//! carries the resource, pinned, and whoever has got it answers for it: if he has taken something else, or nothing, gives up, fails or
+//! panics, and the resource is still eligible, the nudge goes to the next who wants that resource. So for each eligible resource that
+//! somebody in the queue wants there is a nudge under way, or a maker in M3, or a waiter that has still to look (N2). Whoever has tried in
+//! vain passes on before he registers anew.
+//!
 //! # Cancellation
 //!
 //! The waiter leaves the queue, and that was all; or somebody has claimed it: its phase becomes `GONE`, and the deliverer, or

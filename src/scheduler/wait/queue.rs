@@ -520,18 +520,6 @@ impl<R: Resource> Queue<R> {
         places.into_iter().filter_map(|place| self.take(place)).collect()
     }
 
-    /// Whoever must look for itself after a nudge that was passed on: the first that takes anything, else all others.
-    pub fn unserved(&self) -> Vec<Arc<Waiter<R>>> {
-        let open = self.collector.iter().chain(self.open.values()).map(|open| &open.waiter);
-        let first: Vec<_> = open.take(1).cloned().collect();
-        if first.is_empty() {
-            let picky = self.picky.values().map(|picky| &picky.waiter);
-            self.keyed.values().chain(picky).cloned().collect()
-        } else {
-            first
-        }
-    }
-
     // Time.
 
     /// The first deadline that somebody else than its waiter must look after.
