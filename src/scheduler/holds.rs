@@ -54,6 +54,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     {
         self.with_member(key, |core, node, _| {
             let moved = core.lock(core.home(node)).hold(node, hold, count).ok()?;
+            if hold == Hold::Draining {
+                core.take_parts_back();
+            }
             Some(moved.from != moved.to)
         })
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     resource::Resource,
-    shard::NEVER,
+    shard::{Lent, NEVER},
     sync::{
         Arc, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -491,6 +491,20 @@ impl<R: Resource> Queue<R> {
         {
             self.settled += 1;
         }
+    }
+
+    /// P2: takes from whoever collects the units that `leaves` says yes to; it wants as many more then.
+    pub fn take_parts(&mut self, leaves: impl Fn(&Lent<R>) -> bool) -> Vec<Lent<R>> {
+        let Some(open) = &mut self.collector else { return Vec::new() };
+        let parts = open.waiter.take_parts(leaves);
+        open.missing += parts.len();
+        if open.missing == open.waiter.count()
+            && let Some(open) = self.collector.take()
+        {
+            // It has nothing, and nothing is on its way: it stands in its own place again.
+            self.open.insert(open.waiter.order, open);
+        }
+        parts
     }
 
     // Many at once.

@@ -151,7 +151,8 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     ///
     /// It stands in the queue like others until its first unit comes; from then on it takes every unit that is returned until it
     /// has all of them, but for those that somebody before it in the queue wants by name or with a filter. So nothing is lent to
-    /// anybody else who waits meanwhile, and for ever if `count` is more than the fleet can lend: give it a deadline.
+    /// anybody else who waits meanwhile, of whatever class, and for ever if `count` is more than the fleet can lend: give it a deadline.
+    /// What it has got of a resource that is then drained or removed is taken back, and it waits for another.
     pub fn many(mut self, count: usize) -> Request<'s, R, S, Several> {
         self.pending.ask(Wish::Many(count));
         Request { scheduler: self.scheduler, pending: self.pending, kind: Several }

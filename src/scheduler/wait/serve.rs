@@ -9,7 +9,7 @@ use super::{
     waiter::{Named, Units, Waiter, Want},
 };
 use crate::{
-    node::{Node, Standing, State, Value, quietly},
+    node::{Hold, Node, Standing, State, Value, quietly},
     resource::Resource,
     scheduler::{core::Core, error::AcquireError, held::Held, returning::Load},
     shard::{Count, Lent, NEVER, Pin, Shard},
@@ -49,6 +49,11 @@ fn address<R: Resource>(node: &Node<R>) -> usize {
 fn node_of<R: Resource>(lent: &Lent<R>) -> &Node<R> {
     // SAFETY: rule 5 of `node`: the unit keeps it.
     unsafe { lent.node.as_ref() }
+}
+
+/// What drains or was removed is not to be kept by one who waits for more.
+fn is_leaving(state: State) -> bool {
+    state.is_held(Hold::Draining) || state.is_removed()
 }
 
 impl<R: Resource> Core<R> {
@@ -152,10 +157,21 @@ impl<R: Resource> Core<R> {
             // SAFETY: rules 5 and 6 of `node`: the unit keeps both; `lent` goes to nobody before the last use.
             let (node, value) = unsafe { (lent.node.as_ref(), lent.value.as_ref()) };
             match self.search(node, value, &mut search, Aim::Claim, work) {
-                Found::Claimed((waiter, filter)) => match waiter.deliver(lent, filter) {
-                    Ok(()) => return,
-                    Err(back) => lent = back,
-                },
+                Found::Claimed((waiter, filter)) => {
+                    // Of a part. The guard is older than its return, so it keeps the node when the unit does not any more.
+                    let guard = (waiter.count() > 1).then(|| self.pin());
+                    match waiter.deliver(lent, filter) {
+                        Ok(()) => {
+                            // P3, P4.
+                            if guard.is_some() && is_leaving(node.state.load()) {
+                                drop(guard);
+                                self.take_parts_back();
+                            }
+                            return;
+                        }
+                        Err(back) => lent = back,
+                    }
+                }
                 Found::Nobody(ticket) => {
                     if self.give_back_unless(&lent, ticket) {
                         return;
@@ -163,6 +179,17 @@ impl<R: Resource> Core<R> {
                     search.nobody_until(ticket);
                 }
                 Found::Wanted => unreachable!("claimed"),
+            }
+        }
+    }
+
+    /// P2: whoever collects gives back what drains or was removed.
+    #[inline]
+    pub fn take_parts_back(&self) {
+        if !self.waiters.gate().is_free() {
+            let parts = self.waiters.queue().take_parts(|lent| is_leaving(node_of(lent).state.load()));
+            for lent in parts {
+                self.give_up(&lent);
             }
         }
     }
@@ -398,12 +425,13 @@ impl<R: Resource> Core<R> {
         self.fail_all(left, |_| WaitError::Closed);
     }
 
-    /// A node was removed: nobody needs to wait for it any more.
+    /// A node was removed: nobody needs to wait for it any more, nor keeps it as a part.
     #[inline]
     pub fn fail_named(&self, node: &Node<R>) {
         if !self.waiters.gate().is_free() {
             let left = self.waiters.queue().leave_named(address(node));
             self.fail_all(left, |_| WaitError::NotFound);
+            self.take_parts_back();
         }
     }
 

@@ -236,6 +236,16 @@ impl<R: Resource> Waiter<R> {
         Ok(())
     }
 
+    /// Gives back those of the collected units that `leaves` says yes to. The caller holds the queue's mutex, and the waiter is in the
+    /// queue: so it still lacks a unit, and whoever brings one finds it waiting.
+    pub fn take_parts(&self, leaves: impl Fn(&Lent<R>) -> bool) -> Vec<Lent<R>> {
+        let mut cell = self.cell();
+        let units = mem::replace(&mut cell.units, Units::none());
+        let (parts, rest): (Vec<_>, Vec<_>) = units.into_iter().partition(leaves);
+        rest.into_iter().for_each(|lent| cell.units.push(lent));
+        parts
+    }
+
     /// Ends the wait without a lease. What was collected comes back, also if nobody is there any more.
     pub fn fail(&self, error: WaitError, filter: Option<Filter<R>>) -> Units<R> {
         self.end(Phase::Failed(error), filter).1
