@@ -52,7 +52,7 @@ use super::{
 };
 use crate::{
     lookup::Guard,
-    node::Node,
+    node::{Node, quietly},
     resource::Resource,
     shard::{Count, NEVER, Pin},
     sync::{
@@ -212,8 +212,9 @@ impl<R: Resource> Core<R> {
         if !out.is_noticed() {
             limits.saw_one();
         }
-        // The unit is ours: it keeps node and value.
-        self.land(out.ticket, None, Some(Count::Revoked));
+        // The unit is ours: it keeps node and value. Whoever has come across it has nothing to do with that resource: a panic of its
+        // `priority` leaves the old rank, as in `give_up`.
+        let _ = quietly(|| self.land(out.ticket, None, Some(Count::Revoked)));
         true
     }
 
