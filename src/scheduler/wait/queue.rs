@@ -541,6 +541,12 @@ impl<R: Resource> Queue<R> {
         self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
     }
 
+    /// The first deadline of all.
+    pub fn deadline(&self) -> u64 {
+        let threads = self.thread_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline);
+        threads.min(self.first_deadline())
+    }
+
     /// Whether the timer must be asked for this moment: it will not call by then anyway.
     #[cfg(not(any(loom, shuttle)))]
     pub fn expect_call(&mut self, moment: u64) -> bool {
