@@ -148,8 +148,9 @@ impl<R: Resource> Core<R> {
         // K4. Release: pairs with P1; outcomes in the module header.
         let before = limits.next.fetch_min(deadline, Ordering::Release);
         if deadline < before && limits.revokes() {
-            // Somebody who waits may sleep until the later moment.
+            // Somebody who waits, for a lease or for a drain, may sleep until the later moment.
             self.alarm(deadline);
+            self.drains.hurry();
         }
         Ok(())
     }

@@ -159,6 +159,12 @@ impl Drains {
         self.ring(|waiting| waiting.node == node);
     }
 
+    /// Leases are overdue earlier than the threads that wait may have thought: they look anew.
+    #[cold]
+    pub fn hurry(&self) {
+        self.ring(|waiting| matches!(waiting.bell, Bell::Thread(_)));
+    }
+
     /// Wakes the threads whose deadline has come, and says when the next one comes.
     pub fn tick(&self, now: u64) -> u64 {
         self.ring(|waiting| waiting.deadline <= now);
