@@ -14,7 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{Capacity, DrainReport, Entry, KeyError, ManualClock, Overflow, Scheduler, Timestamp};
+use leasehold::{
+    Capacity, DrainReport, Entry, KeyError, ManualClock, Overdue, Overflow, Scheduler, Timestamp,
+};
 
 type Fleet = Scheduler<Entry<u32, u32, ()>>;
 
@@ -379,4 +381,116 @@ fn threads_return_while_others_drain() {
     assert_eq!((fleet.stats().in_flight, fleet.stats().eligible), (0, 4));
     #[cfg(feature = "internals")]
     fleet.check_invariants();
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Nobody uses what one who waits for several has got so far: it does not keep a drain waiting.
+#[test]
+fn a_drain_takes_back_what_a_collector_has() {
+    let fleet = Fleet::builder().shards(1).build().expect("in range");
+    for key in 0..2 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    let (one, two) = (fleet.acquire_owned().expect("free"), fleet.acquire_owned().expect("free"));
+    let mut many = fleet.acquire_many_async_owned(2);
+    assert!(poll(&mut many).is_pending());
+    drop(one);
+    assert_eq!(fleet.stats().in_flight, 2, "it has one");
+    let mut drain = fleet.drain_all_async();
+    assert_eq!(fleet.stats().in_flight, 1);
+    assert!(poll(&mut drain).is_pending());
+    drop(two);
+    let Poll::Ready(report) = poll(&mut drain) else { panic!("nobody has a lease") };
+    assert!(report.is_drained());
+    assert!(poll(&mut many).is_pending());
+    assert_eq!(fleet.undrain_all(), 2);
+    let Poll::Ready(Ok(leases)) = poll(&mut many) else { panic!("both are free") };
+    assert_eq!(leases.len(), 2);
+}
+
+/// One that drains, or is removed, is taken back alone, and its place is that of its arrival again when it has nothing left.
+#[test]
+fn a_part_that_is_taken_back_is_collected_anew() {
+    for removed in [false, true] {
+        let fleet = Fleet::builder().shards(1).build().expect("in range");
+        for key in 0..3 {
+            fleet.insert(Entry::new(key, key, ())).expect("new");
+        }
+        let [zero, one, two] = [0, 1, 2].map(|key| fleet.acquire_key_owned(&key).expect("free"));
+        let mut many = fleet.acquire_many_async_owned(2);
+        assert!(poll(&mut many).is_pending());
+        let mut urgent = fleet.request().class(1).owned();
+        assert!(poll(&mut urgent).is_pending());
+        // The one of the higher class is first, then the other one collects, and nobody comes before that.
+        drop(zero);
+        let Poll::Ready(Ok(zero)) = poll(&mut urgent) else { panic!("it is the first") };
+        drop(zero);
+        let mut urgent = fleet.request().class(1).owned();
+        assert!(poll(&mut urgent).is_pending());
+        if removed {
+            assert_eq!(fleet.remove(&0).expect("a member").in_flight, 1);
+        } else {
+            assert!(fleet.drain(&0).expect("a member"));
+        }
+        assert_eq!(fleet.stats().in_flight, 2, "taken back");
+        drop(one);
+        let Poll::Ready(Ok(one)) = poll(&mut urgent) else { panic!("it is the first again") };
+        drop((one, two));
+        let Poll::Ready(Ok(leases)) = poll(&mut many) else { panic!("two are free") };
+        let mut keys: Vec<_> = leases.iter().map(|lease| *lease.key()).collect();
+        keys.sort_unstable();
+        assert_eq!(keys, [1, 2]);
+        drop(leases);
+        assert_eq!(fleet.stats().in_flight, 0);
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn limited() -> (Fleet, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Fleet::builder().shards(1).clock(Arc::clone(&clock)).max_hold(LIMIT);
+    let fleet = builder.overdue(Overdue::Revoke).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    (fleet, clock)
+}
+
+/// Also if the drain has no time at all.
+#[test]
+fn what_is_overdue_is_not_outstanding() {
+    let (fleet, clock) = limited();
+    std::mem::forget(fleet.acquire().expect("free"));
+    clock.advance(2 * LIMIT);
+    assert!(fleet.drain_all(fleet.now()).is_drained());
+    assert_eq!(fleet.stats().revoked, 1);
+    assert_eq!(fleet.undrain_all(), 1);
+    std::mem::forget(fleet.acquire().expect("taken back"));
+    let mut drain = fleet.drain_all_async();
+    assert!(poll(&mut drain).is_pending());
+    clock.advance(2 * LIMIT);
+    assert!(poll(&mut drain).is_ready(), "a task looks as well");
+}
+
+/// A thread that sleeps until leases are overdue is told if that is earlier.
+#[test]
+fn a_renewal_to_an_earlier_moment_wakes_a_drain() {
+    let builder = Fleet::builder().shards(1).max_hold(LATE).overdue(Overdue::Revoke);
+    let fleet = builder.build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let mut lease = fleet.acquire().expect("free");
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| fleet.drain_all_timeout(LATE));
+        while fleet.stats().reasons.draining == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(SOON);
+        lease.renew(SOON).expect("not overdue");
+        assert!(drain.join().expect("no panic").is_drained());
+    });
+    assert!(start.elapsed() < LATE / 2);
+    drop(lease);
 }

@@ -140,3 +140,31 @@ fn calls_do_not_pile_up() {
     assert!(wait.as_mut().poll(&mut context).is_ready());
     drop(held);
 }
+
+/// A timer that never calls: a runtime that nobody drives.
+struct Idle;
+
+impl Timer for Idle {
+    fn call_after(&self, _: Duration, _: Call) {}
+}
+
+/// Threads keep their own time, whatever the timer does: for what cools when they begin to wait, and for what begins to cool later.
+#[test]
+fn a_thread_does_not_rely_on_the_timer() {
+    let soon = Duration::from_millis(20);
+    let fleet = Scheduler::<Entry<u32, u32, ()>>::builder().timer(Idle).build().unwrap();
+    fleet.insert(Entry::new(0, 0, ())).unwrap();
+    fleet.cool(&0, soon).unwrap();
+    let lease = fleet.request().wait().unwrap();
+    std::thread::scope(|scope| {
+        let others = [(); 2].map(|()| scope.spawn(|| drop(fleet.request().wait().unwrap())));
+        while fleet.stats().waits.waited < 3 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(soon);
+        lease.release_after(soon);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}

@@ -24,7 +24,7 @@ use leasehold::{
     Entry, ManualClock, Outcome, Overdue, Scheduler, Stats, WaitError,
     tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse, WithBody},
 };
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 
 type Resource = Entry<u32, u32, &'static str>;
 type Fleet = Arc<Scheduler<Resource>>;
@@ -194,6 +194,7 @@ fn a_panic_returns_the_lease() {
     let layer = LeaseLayer::new(&fleet);
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(layer.layer(in_call).oneshot(1)))).is_err());
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(layer.layer(in_future).oneshot(1)))).is_err());
+    assert_eq!(ends(&fleet), (0, 2, 0, 0), "a panic is no cancellation");
     let classify = |_: Result<&(u32, u32), &io::Error>, _| -> Outcome { panic!("classify") };
     let classified = layer.clone().classify(classify).layer(service_fn(echo));
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(classified.oneshot(1)))).is_err());
@@ -423,7 +424,7 @@ fn streamed(fleet: &Fleet, status: u16, frames: Frames, knows_its_end: bool) -> 
         }
         other => ByResult.classify(other, latency),
     };
-    let body = Mutex::new(Some(Chunks { frames, knows_its_end }));
+    let body = Arc::new(Mutex::new(Some(Chunks { frames, knows_its_end })));
     let answers = service_fn(move |_: Request| {
         let body = body.lock().unwrap().take().expect("called once");
         ready(Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()))
@@ -495,4 +496,43 @@ fn a_service_that_never_answers_holds_its_lease_as_long_as_it_is_called() {
     assert_eq!(fleet.stats().in_flight, 1);
     drop(call);
     assert_eq!(ends(&fleet), (0, 0, 0, 1));
+}
+
+/// A permit of the inner service that was reserved for a call which is refused is free again after it.
+#[test]
+fn a_refused_call_keeps_nothing_of_the_inner_service() {
+    let clock = Arc::new(ManualClock::new());
+    let fleet = filled(Scheduler::builder().shards(1).clock(Arc::clone(&clock)).build().unwrap(), 1);
+    let leased = fleet.acquire_owned().unwrap();
+    let layer =
+        LeaseLayer::requesting(&fleet, |fleet| fleet.request().timeout(Duration::from_millis(1)).owned());
+    let mut first = layer.layer(ConcurrencyLimitLayer::new(1).layer(service_fn(echo)));
+    let mut second = first.clone();
+    assert!(Service::<u32>::poll_ready(&mut first, &mut context()).is_pending());
+    clock.advance(Duration::from_millis(1));
+    assert!(Service::<u32>::poll_ready(&mut first, &mut context()).is_ready());
+    assert!(Service::<u32>::poll_ready(&mut first, &mut context()).is_ready(), "the answer is kept");
+    let refused = block_on(first.call(1)).unwrap_err();
+    assert!(matches!(refused.downcast_ref(), Some(WaitError::TimedOut { .. })));
+    drop(leased);
+    assert!(Service::<u32>::poll_ready(&mut second, &mut context()).is_ready(), "nobody uses the permit");
+    drop(block_on(second.call(2)).unwrap());
+    drop(first);
+}
+
+/// Who is made ready and then put aside for too long does not call with a lease that is somebody else's.
+#[test]
+fn a_lease_that_is_taken_back_before_the_call_is_asked_for_anew() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::builder().shards(1).clock(Arc::clone(&clock));
+    let builder = builder.max_hold(Duration::from_secs(1)).overdue(Overdue::Revoke);
+    let fleet = filled(builder.build().unwrap(), 1);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
+    clock.advance(Duration::from_secs(1));
+    let other = fleet.acquire_owned().unwrap();
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_pending(), "it is somebody else's");
+    drop(other);
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
+    drop(block_on(service.call(1)).unwrap());
 }

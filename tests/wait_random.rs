@@ -236,8 +236,17 @@ impl World {
     fn check(&mut self, woken_before: &[(u64, bool)]) {
         let _ = self.fleet.tick();
         if !self.strict {
-            // Those who were woken try for themselves.
-            while let Some(index) = self.waiting.iter().position(Waiting::is_woken) {
+            // Those who were woken try for themselves, in any order. Not after each step: so that several are under way at once.
+            if self.random.below(4) > 0 {
+                return;
+            }
+            loop {
+                let woken: Vec<_> =
+                    (0..self.waiting.len()).filter(|&index| self.waiting[index].is_woken()).collect();
+                if woken.is_empty() {
+                    break;
+                }
+                let index = woken[self.random.below(woken.len() as u64) as usize];
                 self.waiting[index].bell.0.store(false, SeqCst);
                 if let Poll::Ready(served) = self.waiting[index].poll() {
                     self.waiting.swap_remove(index);

@@ -319,7 +319,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Callbacks
     /// A custom strategy and a custom clock, before anything is changed; [`Resource::priority`], if the best resource has more than
     /// one unit of capacity, before anything is changed, and once more after the lease has begun if the load was another by then. If
-    /// that panics, the lease is returned.
+    /// that panics, the lease is returned. If it finds nothing and [takes back](crate::Overdue::Revoke) what is overdue, the same of those
+    /// resources, where a panic stops and the resource keeps the rank it had, and the filters and wakers of those who wait for them.
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no resource was eligible.

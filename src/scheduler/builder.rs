@@ -280,8 +280,10 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// How many later arrivals make up for one class of a [`Request`](super::Request). Default: 32.
     ///
-    /// A waiter is overtaken by those of a class d above its own that arrive less than `d x ageing` arrivals after it, and by no
-    /// others: so by fewer than `255 x ageing` in any case. 0: classes do not matter.
+    /// A waiter is overtaken by those of a class d above its own that arrive less than `d x ageing` arrivals after it: so by fewer than
+    /// `255 x ageing` in any case. 0: classes do not matter. By no others, but for one at a time that has got a part of
+    /// [several](super::Request::many): until it has all it is before everybody who takes anything, of whatever class and whenever they
+    /// have come.
     pub fn ageing(mut self, arrivals: u32) -> Self {
         self.rules.ageing = arrivals;
         self

@@ -61,6 +61,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             if let Some(until) = until {
                 core.taken_over(node, until);
             }
+            if hold == Hold::Draining {
+                core.take_parts_back();
+            }
             Some(moved.from != moved.to)
         })
     }

@@ -29,7 +29,9 @@ use crate::{
 ///
 /// # Progress
 /// Returning takes the home shard's lock: blocking, for as long as another thread works on that shard. O(log n). No
-/// allocation. If the resource has more than one unit of capacity, [`Resource::priority`] runs before the return, and once more after
+/// allocation, unless somebody waits: then the unit is handed over in this call, which takes the queue's mutex and the waiter's, may
+/// allocate, asks the filters of those who wait and wakes a thread or a waker, outside every lock; a panic of theirs does not come out
+/// here. If the resource has more than one unit of capacity, [`Resource::priority`] runs before the return, and once more after
 /// it if the load was another by then; should it panic, the lease has been returned all the same.
 #[must_use = "a lease that is dropped at once lends nothing"]
 pub struct Lease<'s, R: Resource> {
@@ -209,7 +211,8 @@ impl<'s, R: Resource> Lease<'s, R> {
     }
 
     /// Lets the lease be held for `hold` from now on: longer, or shorter, than [`max_hold`](crate::Builder::max_hold) says. Without
-    /// that setting it does nothing. Lock-free.
+    /// that setting it does nothing. Lock-free; if leases are taken back, and the moment is earlier than any that is known, those who wait
+    /// are told, under short mutexes.
     ///
     /// # Callbacks
     /// The clock, before anything is changed.

@@ -331,3 +331,28 @@ fn drain_all_acquire() {
         settle(fleet, 1);
     });
 }
+
+/// A unit is on its way to one who waits for several, and has no use for it yet, when the fleet begins to drain: it does not keep it.
+#[test]
+fn drain_collector() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        for key in 0..2 {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+        }
+        let one = fleet.scheduler.acquire_owned().expect("free");
+        let two = fleet.scheduler.acquire_owned().expect("free");
+        let mut many = Box::pin(fleet.scheduler.acquire_many_async_owned(2));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(many.as_mut().poll(&mut context).is_pending());
+        let other = spawn(&fleet, move |_| drop(one));
+        let drain = fleet.scheduler.drain_all_async();
+        drop(two);
+        assert!(block_on(drain).is_drained());
+        other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.undrain_all(), 2);
+        let Poll::Ready(Ok(leases)) = many.as_mut().poll(&mut context) else { panic!("both are free") };
+        drop((leases, many));
+        settle(fleet, 2);
+    });
+}

@@ -474,3 +474,53 @@ fn nudge_passer_by() {
         at_rest(fleet, 1);
     });
 }
+
+/// Throughput: two nudges about two resources are under way, and the one who got the first gives up. Each resource finds who wants it.
+#[test]
+fn nudges_of_two() {
+    model(|| {
+        let fleet = with(Setup::default(), 2, Fairness::Throughput);
+        let zero = fleet.scheduler.acquire_owned().expect("free");
+        let one = fleet.scheduler.acquire_owned().expect("free");
+        let first = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let mut for_zero = Task::waiting(fleet.scheduler.acquire_key_async_owned(&0));
+        let mut for_one = Task::waiting(fleet.scheduler.acquire_key_async_owned(&1));
+        let other = spawn(&fleet, move |_| {
+            drop(one);
+            drop(zero);
+        });
+        drop(first);
+        other.join().expect("no panic");
+        drop(for_zero.done().expect("it was nudged"));
+        drop(for_one.done().expect("it was nudged"));
+        drop((for_zero, for_one));
+        at_rest(fleet, 2);
+    });
+}
+
+/// The same with others who take anything: whoever comes first takes the best, and answers for the other.
+#[test]
+fn nudges_of_two_and_anybody() {
+    model_within(1, || {
+        let fleet = with(Setup::default(), 2, Fairness::Throughput);
+        let zero = fleet.scheduler.acquire_owned().expect("free");
+        let one = fleet.scheduler.acquire_owned().expect("free");
+        let mut first = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let for_zero = Task::waiting(fleet.scheduler.acquire_key_async_owned(&0));
+        let other_one = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let other = spawn(&fleet, move |_| {
+            drop(one);
+            drop(zero);
+        });
+        let early = first.poll();
+        other.join().expect("no panic");
+        let late = if early.is_none() && first.is_woken() { first.poll() } else { None };
+        // Those who were woken try, once each, and none of the two resources is left then.
+        let others = [for_zero, other_one].map(|mut task| if task.is_woken() { task.poll() } else { None });
+        let taken: Vec<_> = early.into_iter().chain(late).chain(others.into_iter().flatten()).collect();
+        assert_eq!(taken.len(), 2);
+        assert!(fleet.scheduler.acquire().is_err());
+        drop((first, taken));
+        at_rest(fleet, 2);
+    });
+}

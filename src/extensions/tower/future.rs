@@ -45,6 +45,23 @@ struct Call<R: Resource, H, C> {
     classify: C,
 }
 
+/// Fails the lease if it is dropped in the midst of a panic of the inner service: its response was not given up, it went wrong.
+struct Panicked<'a, R: Resource>(&'a LeaseRef<R>);
+
+impl<R: Resource> Drop for Panicked<'_, R> {
+    fn drop(&mut self) {
+        self.0.settle(Outcome::Failed);
+    }
+}
+
+/// Runs the inner service's code; a panic of it goes on, and counts against the resource.
+pub(super) fn failing<R: Resource, T>(lease: &LeaseRef<R>, run: impl FnOnce() -> T) -> T {
+    let panicked = Panicked(lease);
+    let done = run();
+    std::mem::forget(panicked);
+    done
+}
+
 impl<R: Resource, H, C> Drop for Call<R, H, C> {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
@@ -88,8 +105,9 @@ where
                 return Poll::Ready(Err(error.take().expect("polled after its end").into()));
             }
         };
-        let result = ready!(future.poll(context));
-        let lease = call.lease.take().expect("polled after its end");
+        let lease = call.lease.as_ref().expect("polled after its end");
+        let result = ready!(failing(lease, || future.poll(context)));
+        let lease = call.lease.take().expect("just seen");
         let latency = call.source.now().saturating_since(call.since);
         lease.settle(call.classify.classify(result.as_ref(), latency));
         Poll::Ready(match result {

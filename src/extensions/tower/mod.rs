@@ -34,7 +34,10 @@
 //!
 //! A wait that ends without a lease, because it timed out, was shed or found the queue full, does not make the service unusable, which
 //! is what an error of `poll_ready` would say. The service says that it is ready then, and the *call* fails, with a
-//! [`WaitError`](crate::WaitError) in the box. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
+//! [`WaitError`](crate::WaitError) in the box. That answer is kept until the call, as a lease would be; the next one waits anew. What the
+//! inner service had reserved for the call, a permit of a concurrency limit, say, ends with it: the inner service is replaced by a clone of
+//! itself, which is why it must be one that can be cloned (tower's `Buffer` makes one of any). A lease that is
+//! [taken back](crate::Overdue::Revoke) before the call is asked for anew by the next `poll_ready`. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
 //! service, is an error of `poll_ready`; what was acquired or waited for is given back then.
 //!
 //! # The life of a response
@@ -51,7 +54,7 @@
 //! # Outcomes
 //!
 //! [`Classify`] says what a response or error means for the resource; [`ByResult`], the default, finds fault with errors only. It is
-//! told when the lease ends. A future that is dropped is [`Outcome::Cancelled`](crate::Outcome::Cancelled); so is a body that is dropped
+//! told when the lease ends. A panic of the inner service is [`Outcome::Failed`](crate::Outcome::Failed). A future that is dropped is [`Outcome::Cancelled`](crate::Outcome::Cancelled); so is a body that is dropped
 //! before its end, and a body that fails is [`Outcome::Failed`](crate::Outcome::Failed), if all was well until then.
 
 #[cfg(feature = "http-body")]

@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::{
     BoxError,
     classify::{ByResult, Classify},
-    future::ResponseFuture,
+    future::{ResponseFuture, failing},
     held::{LeaseRef, Leased},
     hold::{Hold, WithResponse},
     layer::Source,
@@ -50,6 +50,8 @@ impl<T, R: Resource, H, C> LeaseService<T, R, H, C> {
     fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WaitError>> {
         loop {
             self.state = match &mut self.state {
+                // It was kept for too long: what it was for may be lent to somebody else by now.
+                State::Ready(lease) if lease.is_revoked() => State::Idle,
                 State::Ready(_) | State::Refused(_) => return Poll::Ready(Ok(())),
                 State::Idle => State::Waiting(self.source.request()),
                 State::Waiting(wait) => match ready!(Pin::new(wait).poll(context)) {
@@ -64,7 +66,7 @@ impl<T, R: Resource, H, C> LeaseService<T, R, H, C> {
 
 impl<T, Request, R, H, C> Service<Request> for LeaseService<T, R, H, C>
 where
-    T: Service<Leased<Request, R>>,
+    T: Service<Leased<Request, R>> + Clone,
     T::Error: Into<BoxError>,
     R: Resource,
     H: Hold<T::Response, R> + Clone,
@@ -91,11 +93,17 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let lease = match mem::replace(&mut self.state, State::Idle) {
             State::Ready(lease) => LeaseRef::new(lease),
-            State::Refused(error) => return ResponseFuture::refused(error),
+            State::Refused(error) => {
+                // The inner service was made ready for a call that does not come. What it has reserved for it, it keeps until it is
+                // dropped; a clone has reserved nothing.
+                self.inner = self.inner.clone();
+                return ResponseFuture::refused(error);
+            }
             State::Idle | State::Waiting(_) => panic!("called without having been ready"),
         };
         let since = self.source.now();
-        let future = self.inner.call(Leased { request, lease: lease.clone() });
+        let leased = Leased { request, lease: lease.clone() };
+        let future = failing(&lease, || self.inner.call(leased));
         let (source, hold, classify) = (Arc::clone(&self.source), self.hold.clone(), self.classify.clone());
         ResponseFuture::new(future, lease, since, source, hold, classify)
     }

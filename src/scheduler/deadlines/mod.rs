@@ -54,7 +54,7 @@ use super::{
 use crate::{
     events::EventKind,
     lookup::Guard,
-    node::Node,
+    node::{Node, quietly},
     resource::Resource,
     shard::{NEVER, Pin},
     sync::{
@@ -150,8 +150,9 @@ impl<R: Resource> Core<R> {
         // K4. Release: pairs with P1; outcomes in the module header.
         let before = limits.next.fetch_min(deadline, Ordering::Release);
         if deadline < before && limits.revokes() {
-            // Somebody who waits may sleep until the later moment.
+            // Somebody who waits, for a lease or for a drain, may sleep until the later moment.
             self.alarm(deadline);
+            self.drains.hurry();
         }
         Ok(())
     }
@@ -218,7 +219,9 @@ impl<R: Resource> Core<R> {
             // SAFETY: as above.
             self.tell_overdue(unsafe { out.ticket.node.as_ref() });
         }
-        self.land(out.ticket, &Ending::revoked());
+        // Whoever has come across it has nothing to do with that resource: a panic of its `priority` leaves the old rank, as in
+        // `give_up`.
+        let _ = quietly(|| self.land(out.ticket, &Ending::revoked()));
         true
     }
 

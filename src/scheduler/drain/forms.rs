@@ -90,6 +90,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             let pinned = locked.pin_node(node);
             debug_assert!(pinned, "what is held is a member");
             drop(locked);
+            core.take_parts_back();
             drain.add(NonNull::from(node));
             Some(())
         })?;

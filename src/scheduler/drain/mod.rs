@@ -43,6 +43,13 @@
 //! The pin (rule 5 of `node`) keeps a node that is removed meanwhile: it counts as drained when its leases are back, not earlier, and
 //! its address means no other resource.
 //!
+//! A unit that one who waits for several has got and cannot use yet is no lease of anybody: after D1, and after A2, such units are taken
+//! back (`wait`, "Parts"). A return is all that a drain sees of it.
+//!
+//! A thread that waits looks for overdue leases itself, and sleeps no longer than until some are due (`deadlines`). A renewal to an earlier
+//! moment, K4, rings the threads: under the mutex of D3. K4 first: what the drain reads after D3 is the earlier moment. D3 first: the bell is
+//! found. Tasks are told by the timer.
+//!
 //! Cancellation: whoever stops waiting takes its bell out, if it is there, and unpins. Nothing is handed over by a bell, so none can be
 //! lost with it. The hold stays.
 //!
@@ -150,6 +157,12 @@ impl Drains {
     pub fn tell<T>(&self, node: NonNull<T>) {
         let node = node.addr().get();
         self.ring(|waiting| waiting.node == node);
+    }
+
+    /// Leases are overdue earlier than the threads that wait may have thought: they look anew.
+    #[cold]
+    pub fn hurry(&self) {
+        self.ring(|waiting| matches!(waiting.bell, Bell::Thread(_)));
     }
 
     /// Wakes the threads whose deadline has come, and says when the next one comes.

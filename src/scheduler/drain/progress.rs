@@ -155,19 +155,27 @@ impl<R: Resource> Drain<R> {
         true
     }
 
+    /// Nobody else may look for what is overdue: what drains is not asked for. Answers whether it was time.
+    fn reap(&self, now: u64) -> bool {
+        let is_due = self.core.next_reap() <= now;
+        if is_due {
+            let _ = self.core.reap_overdue(now);
+        }
+        is_due
+    }
+
     /// Waits as a thread, until `deadline` at most.
     pub(super) fn wait_until(mut self, deadline: u64) -> DrainReport<R::Key> {
         self.deadline = deadline;
         let sleeper = Arc::new(Sleeper::new());
         while !self.advance(|| Bell::Thread(Arc::clone(&sleeper))) {
             let now = self.core.now();
-            if now >= deadline {
+            // Before the deadline is looked at: what is overdue by then is not outstanding. Once: the limit may be shorter than a turn.
+            if self.reap(now) && self.advance(|| Bell::Thread(Arc::clone(&sleeper))) {
                 break;
             }
-            // Nobody else may look: what drains is not asked for.
-            if self.core.next_reap() <= now {
-                let _ = self.core.reap_overdue(now);
-                continue;
+            if now >= deadline {
+                break;
             }
             let until = deadline.min(self.core.next_reap());
             sleeper.sleep((until != NEVER).then(|| Duration::from_nanos(until.saturating_sub(now))));
@@ -227,7 +235,12 @@ impl<R: Resource> Future for Drain<R> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let drain = self.get_mut();
-        if !drain.advance(|| Bell::Task(context.waker().clone())) {
+        let mut done = drain.advance(|| Bell::Task(context.waker().clone()));
+        if !done && drain.core.next_reap() != NEVER {
+            let now = drain.core.now();
+            done = drain.reap(now) && drain.advance(|| Bell::Task(context.waker().clone()));
+        }
+        if !done {
             drain.core.tell_drain();
             return Poll::Pending;
         }

@@ -44,7 +44,7 @@ impl<R: Resource> Core<R> {
     }
 }
 
-/// A1 and A2.
+/// A1, A2, and P2 of `wait`.
 pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
     let mut drain = Drain::new(core);
     core.roster.let_newcomers_drain(true);
@@ -59,6 +59,7 @@ pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
             |node| drain.add(node),
         );
     }
+    core.take_parts_back();
     drain
 }
 

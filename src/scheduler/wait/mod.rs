@@ -26,8 +26,8 @@
 //! ```
 //!
 //! `QUEUED` is membership in the queue, guarded by its mutex. **Whoever takes a waiter out of the queue, and nobody else, may
-//! end its wait.** The rest is the waiter's phase, behind a mutex of the waiter's own. No two of these mutexes, and none of
-//! them and a shard's lock, are ever held together; no user code, filter or waker runs under any of them.
+//! end its wait.** The rest is the waiter's phase, behind a mutex of the waiter's own. No two of these mutexes, but for P2
+//! below, and none of them and a shard's lock, are ever held together; no user code, filter or waker runs under any of them.
 //!
 //! # The gate
 //!
@@ -88,8 +88,26 @@
 //! `d x ageing` of them: those that arrive less than `d x ageing` after it. So nobody starves.
 //!
 //! `acquire_many` collects. From its first unit on it stands before all others that take anything, so that at most one waiter holds a
-//! part and wants more: no two wait for each other. Not before those who want one resource, or have a filter, and come before it in
+//! part and wants more: no two wait for each other. This is the exception to the bound above: it is before those of a higher class, too,
+//! until it has all. Not before those who want one resource, or have a filter, and come before it in
 //! order: a sequence of collectors would overtake them for ever.
+//!
+//! ## Parts
+//!
+//! Nobody uses a unit that a collector has got, so a resource that drains, or was removed, is not to wait for it: the part is taken back.
+//!
+//! ```text
+//! drain, removal                                deliverer (H5) of a part
+//!   P1  home lock: the hold, the removal          P3  the waiter's mutex: store the unit
+//!   P2  queue mutex, in it the waiter's:          P4  look at the word: leaving: P2
+//!       take what is leaving; so many more
+//!       are missing. Then give it back
+//! ```
+//!
+//! P3 before P2, in the order of the waiter's mutex: P2 takes the unit. P2 before P3: P4 sees what P1 has written. P2 needs both mutexes
+//! at once, the queue's first: between "it has one fewer" and "it lacks one more" a last unit could come and find the waiter neither
+//! complete nor in the queue. Nobody takes the queue's mutex while holding a waiter's. Whoever has lost all its parts, with none on its
+//! way, stands in its own place again.
 //!
 //! # Filters
 //!
@@ -103,6 +121,15 @@
 //! A waiter for one resource keeps the node by a pin (`node`, rule 5) as long as it waits, so the queue may hold its
 //! address. A removal fails the waiters of the node before it forgets it; one that registers at the same time finds the node
 //! removed in its N2.
+//!
+//! # Nudges
+//!
+//! With [`Fairness::Throughput`] a unit that comes back is eligible at once, and the first waiter that wants *that resource* is woken to
+//! try, which need not be what it takes: it takes what is best for it. Several such nudges may be under way. So that none is lost each
+//! carries the resource, pinned, and whoever has got it answers for it: if he has taken something else, or nothing, gives up, fails or
+//! panics, and the resource is still eligible, the nudge goes to the next who wants that resource. So for each eligible resource that
+//! somebody in the queue wants there is a nudge under way, or a maker in M3, or a waiter that has still to look (N2). Whoever has tried in
+//! vain passes on before he registers anew.
 //!
 //! # Cancellation
 //!

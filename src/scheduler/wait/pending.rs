@@ -15,7 +15,7 @@ use super::{
     queue::Left,
     serve::Work,
     stats::Ending,
-    waiter::{GivenUp, Look, Named, Nudge, Units, Waiter, Want},
+    waiter::{GivenUp, Look, Named, Units, Waiter, Want},
 };
 use crate::{
     events::EventKind,
@@ -367,7 +367,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Look::Ready(units) => Ok(units),
             Look::Failed(error) => Err(error),
             Look::Panicked(payload) => self.go_on_panicking(payload),
-            Look::Nudged(node) => return self.try_after_nudge(node, waker),
+            Look::Nudged(nudge) => return self.try_after_nudge(nudge, waker),
         };
         Some(ended)
     }
@@ -377,7 +377,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         resume_unwind(payload);
     }
 
-    fn try_after_nudge(&mut self, node: Nudge, waker: Option<&Waker>) -> Option<Ended<R>> {
+    fn try_after_nudge(&mut self, nudge: Named<R>, waker: Option<&Waker>) -> Option<Ended<R>> {
         let waiter = Arc::clone(self.waiter());
         if let Wish::Matching(filter) = &mut self.wish {
             *filter = waiter.take_filter();
@@ -393,13 +393,17 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         }
         match tried {
             Ok(Ok(units)) => {
-                // What it was woken for is still there, if it has taken something else.
-                if units.first.as_ref().is_none_or(|lent| lent.node.addr().get() != node) {
-                    self.core.pass_nudge();
+                // What it was woken for may still be there, if it has taken something else.
+                if units.first.as_ref().is_some_and(|lent| lent.node.addr().get() == nudge.address()) {
+                    self.core.unpin(nudge);
+                } else {
+                    self.core.pass_nudge(nudge);
                 }
                 Some(Ok(units))
             }
             Ok(Err((None, waker))) => {
+                // It is gone, or not what this one wants any more; while he is in no queue, so that he is not woken for it again.
+                self.core.pass_nudge(nudge);
                 waiter.wait_again(waker);
                 {
                     let mut queue = self.core.waiters.queue();
@@ -416,11 +420,11 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 None
             }
             Ok(Err((Some(error), _))) => {
-                self.core.pass_nudge();
+                self.core.pass_nudge(nudge);
                 Some(Err(error))
             }
             Err(payload) => {
-                self.core.pass_nudge();
+                self.core.pass_nudge(nudge);
                 self.go_on_panicking(payload)
             }
         }
@@ -435,9 +439,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 self.core.free(units);
                 Err(WaitError::TimedOut { waited })
             }
-            GivenUp::TooLate(Look::Nudged(_)) => {
+            GivenUp::TooLate(Look::Nudged(nudge)) => {
                 self.core.waiters.queue().is_back();
-                self.core.pass_nudge();
+                self.core.pass_nudge(nudge);
                 Err(WaitError::TimedOut { waited })
             }
             GivenUp::TooLate(found) => self.hear(found, None).expect("no nudge"),
@@ -507,9 +511,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn unpin(&mut self) {
         if let Wish::Named(named) = self.wish {
             self.wish = Wish::Best;
-            let core = &*self.core;
-            let garbage = core.home(named.node()).lock().unpin_node(named.node());
-            core.retire(garbage);
+            self.core.unpin(*named);
         }
     }
 }
@@ -530,9 +532,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             let waiter = Arc::clone(waiter);
             match self.withdraw(&waiter) {
                 GivenUp::InTime(units) | GivenUp::TooLate(Look::Ready(units)) => self.core.free(units),
-                GivenUp::TooLate(Look::Nudged(_)) => {
+                GivenUp::TooLate(Look::Nudged(nudge)) => {
                     self.core.waiters.queue().is_back();
-                    self.core.pass_nudge();
+                    self.core.pass_nudge(nudge);
                 }
                 // A payload nobody hears is user code.
                 GivenUp::TooLate(found) => drop(quietly(|| drop(found))),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     resource::Resource,
-    shard::NEVER,
+    shard::{Lent, NEVER},
     sync::{
         Arc, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -493,6 +493,20 @@ impl<R: Resource> Queue<R> {
         }
     }
 
+    /// P2: takes from whoever collects the units that `leaves` says yes to; it wants as many more then.
+    pub fn take_parts(&mut self, leaves: impl Fn(&Lent<R>) -> bool) -> Vec<Lent<R>> {
+        let Some(open) = &mut self.collector else { return Vec::new() };
+        let parts = open.waiter.take_parts(leaves);
+        open.missing += parts.len();
+        if open.missing == open.waiter.count()
+            && let Some(open) = self.collector.take()
+        {
+            // It has nothing, and nothing is on its way: it stands in its own place again.
+            self.open.insert(open.waiter.order, open);
+        }
+        parts
+    }
+
     // Many at once.
 
     /// Those who wait for this node.
@@ -520,23 +534,17 @@ impl<R: Resource> Queue<R> {
         places.into_iter().filter_map(|place| self.take(place)).collect()
     }
 
-    /// Whoever must look for itself after a nudge that was passed on: the first that takes anything, else all others.
-    pub fn unserved(&self) -> Vec<Arc<Waiter<R>>> {
-        let open = self.collector.iter().chain(self.open.values()).map(|open| &open.waiter);
-        let first: Vec<_> = open.take(1).cloned().collect();
-        if first.is_empty() {
-            let picky = self.picky.values().map(|picky| &picky.waiter);
-            self.keyed.values().chain(picky).cloned().collect()
-        } else {
-            first
-        }
-    }
-
     // Time.
 
     /// The first deadline that somebody else than its waiter must look after.
     pub fn first_deadline(&self) -> u64 {
         self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
+    }
+
+    /// The first deadline of all.
+    pub fn deadline(&self) -> u64 {
+        let threads = self.thread_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline);
+        threads.min(self.first_deadline())
     }
 
     /// Whether the timer must be asked for this moment: it will not call by then anyway.

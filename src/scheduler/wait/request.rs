@@ -90,7 +90,7 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
         self
     }
 
-    /// Until when it waits at most, on the scheduler's clock.
+    /// Until when it waits at most, on the scheduler's clock. [`Timestamp::MAX`] means that it waits without a limit.
     pub fn deadline(mut self, deadline: Timestamp) -> Self {
         self.pending.until = Until::At(deadline);
         self
@@ -151,13 +151,24 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     ///
     /// It stands in the queue like others until its first unit comes; from then on it takes every unit that is returned until it
     /// has all of them, but for those that somebody before it in the queue wants by name or with a filter. So nothing is lent to
-    /// anybody else who waits meanwhile, and for ever if `count` is more than the fleet can lend: give it a deadline.
+    /// anybody else who waits meanwhile, of whatever class, and for ever if `count` is more than the fleet can lend: give it a deadline.
+    /// What it has got of a resource that is then drained or removed is taken back, and it waits for another.
     pub fn many(mut self, count: usize) -> Request<'s, R, S, Several> {
         self.pending.ask(Wish::Many(count));
         Request { scheduler: self.scheduler, pending: self.pending, kind: Several }
     }
 
     /// Blocks the thread until there is a lease, or there will be none.
+    ///
+    /// # Progress
+    /// Blocking. If nobody waits and something is free, what an acquisition costs that does not wait; otherwise one allocation, the queue's
+    /// mutex, and a look into each shard under its lock. The thread sleeps; it wakes for its lease, for its deadline, and, if it is the one
+    /// that looks after the time, for what cools and what is overdue. It relies on no timer.
+    ///
+    /// # Callbacks
+    /// The clock. [`Resource::priority`] of what it gets, whose panic comes out here, with the lease returned; of resources whose overdue
+    /// leases it [takes back](crate::Overdue::Revoke), where a panic stops. A custom strategy. Filters and wakers of others who wait, when
+    /// it finds something for them. None of them under a lock.
     ///
     /// # Errors
     /// [`WaitError`].

@@ -6,10 +6,10 @@ use super::{
     error::WaitError,
     filter::Filter,
     queue::{Left, Next, Search},
-    waiter::{Units, Waiter, Want},
+    waiter::{Named, Units, Waiter, Want},
 };
 use crate::{
-    node::{Node, Standing, State, Value, quietly},
+    node::{Hold, Node, Standing, State, Value, quietly},
     resource::Resource,
     scheduler::{core::Core, error::AcquireError, held::Held, returning::Load},
     shard::{Count, Lent, NEVER, Pin, Shard},
@@ -49,6 +49,11 @@ fn address<R: Resource>(node: &Node<R>) -> usize {
 fn node_of<R: Resource>(lent: &Lent<R>) -> &Node<R> {
     // SAFETY: rule 5 of `node`: the unit keeps it.
     unsafe { lent.node.as_ref() }
+}
+
+/// What drains or was removed is not to be kept by one who waits for more.
+fn is_leaving(state: State) -> bool {
+    state.is_held(Hold::Draining) || state.is_removed()
 }
 
 impl<R: Resource> Core<R> {
@@ -152,10 +157,21 @@ impl<R: Resource> Core<R> {
             // SAFETY: rules 5 and 6 of `node`: the unit keeps both; `lent` goes to nobody before the last use.
             let (node, value) = unsafe { (lent.node.as_ref(), lent.value.as_ref()) };
             match self.search(node, value, &mut search, Aim::Claim, work) {
-                Found::Claimed((waiter, filter)) => match waiter.deliver(lent, filter) {
-                    Ok(()) => return,
-                    Err(back) => lent = back,
-                },
+                Found::Claimed((waiter, filter)) => {
+                    // Of a part. The guard is older than its return, so it keeps the node when the unit does not any more.
+                    let guard = (waiter.count() > 1).then(|| self.pin());
+                    match waiter.deliver(lent, filter) {
+                        Ok(()) => {
+                            // P3, P4.
+                            if guard.is_some() && is_leaving(node.state.load()) {
+                                drop(guard);
+                                self.take_parts_back();
+                            }
+                            return;
+                        }
+                        Err(back) => lent = back,
+                    }
+                }
                 Found::Nobody(ticket) => {
                     if self.give_back_unless(&lent, ticket) {
                         return;
@@ -163,6 +179,17 @@ impl<R: Resource> Core<R> {
                     search.nobody_until(ticket);
                 }
                 Found::Wanted => unreachable!("claimed"),
+            }
+        }
+    }
+
+    /// P2: whoever collects gives back what drains or was removed.
+    #[inline]
+    pub fn take_parts_back(&self) {
+        if !self.waiters.gate().is_free() {
+            let parts = self.waiters.queue().take_parts(|lent| is_leaving(node_of(lent).state.load()));
+            for lent in parts {
+                self.give_up(&lent);
             }
         }
     }
@@ -201,7 +228,7 @@ impl<R: Resource> Core<R> {
         let mut work = Work::new();
         let mut search = Search::new();
         let (mut wanted, mut unwanted_until) = (false, None);
-        let (moved, garbage, lent, gate, by_load) = loop {
+        let (moved, garbage, lent, nudge, by_load) = loop {
             let mut locked = self.lock(shard);
             let gate = self.waiters.gate();
             let unwanted = unwanted_until.is_some_and(|ticket| gate.is_unchanged(ticket));
@@ -222,7 +249,9 @@ impl<R: Resource> Core<R> {
             let (garbage, moved, _) = locked.give_back(alive, value, None, outcome, None);
             // H2: in the same critical section.
             let lent = if hands_on { locked.lend(alive).ok() } else { None };
-            break (moved, garbage, lent, gate, by_load);
+            let nudges = !strict && !gate.is_free() && moved.to.is_eligible();
+            let nudge = (nudges && locked.pin_node(alive)).then(|| Named::new(alive));
+            break (moved, garbage, lent, nudge, by_load);
         };
         let load = match lent {
             Some(lent) => {
@@ -232,8 +261,8 @@ impl<R: Resource> Core<R> {
                 None
             }
             None => {
-                if !strict && !gate.is_free() && moved.to.is_eligible() {
-                    self.nudge(alive, &guard, &mut work);
+                if let Some(nudge) = nudge {
+                    self.nudge(nudge, &guard, &mut work);
                 }
                 self.gave_back(shard, node, moved, garbage, Some(guard).filter(|_| by_load))
             }
@@ -272,13 +301,14 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// Wakes the first waiter that wants a resource which has become eligible.
-    fn nudge(&self, node: &Node<R>, guard: &Pin<'_>, work: &mut Work<R>) {
+    /// Wakes the first waiter that wants a resource which has become eligible. The pin goes with the nudge, or ends.
+    fn nudge(&self, named: Named<R>, guard: &Pin<'_>, work: &mut Work<R>) {
+        let node = named.node();
         let mut search = Search::new();
         loop {
             match self.search(node, node.value(guard), &mut search, Aim::Nudge, work) {
                 Found::Claimed((waiter, filter)) => {
-                    if waiter.nudge(address(node), filter) {
+                    if waiter.nudge(named, filter) {
                         return;
                     }
                     self.waiters.queue().is_back();
@@ -288,11 +318,12 @@ impl<R: Resource> Core<R> {
                     if let Ok(lent) = lent {
                         self.offer(lent, search, work);
                     }
-                    return;
+                    break;
                 }
-                Found::Nobody(_) => return,
+                Found::Nobody(_) => break,
             }
         }
+        self.unpin(named);
     }
 
     /// Runs what is left to do for waiters that were passed over.
@@ -394,12 +425,13 @@ impl<R: Resource> Core<R> {
         self.fail_all(left, |_| WaitError::Closed);
     }
 
-    /// A node was removed: nobody needs to wait for it any more.
+    /// A node was removed: nobody needs to wait for it any more, nor keeps it as a part.
     #[inline]
     pub fn fail_named(&self, node: &Node<R>) {
         if !self.waiters.gate().is_free() {
             let left = self.waiters.queue().leave_named(address(node));
             self.fail_all(left, |_| WaitError::NotFound);
+            self.take_parts_back();
         }
     }
 
@@ -465,10 +497,24 @@ impl<R: Resource> Core<R> {
         result
     }
 
-    /// Passes a nudge on: somebody may want what this one has not taken.
-    pub fn pass_nudge(&self) {
-        let unserved = self.waiters.queue().unserved();
-        self.run(Work(unserved));
+    /// Passes a nudge on: somebody else may want the very resource that this one was woken for and has not taken.
+    pub fn pass_nudge(&self, named: Named<R>) {
+        // If it is not eligible, whoever makes it eligible again has a duty of his own.
+        if !named.node().state.load().is_eligible() {
+            return self.unpin(named);
+        }
+        let mut work = Work::new();
+        let guard = self.pin();
+        self.nudge(named, &guard, &mut work);
+        drop(guard);
+        self.run(work);
+    }
+
+    /// Ends the pin of a node that somebody has waited for, or was woken for.
+    pub fn unpin(&self, named: Named<R>) {
+        let node = named.node();
+        let garbage = self.home(node).lock().unpin_node(node);
+        self.retire(garbage);
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Somebody has to wake when the first of these moments comes. Who:
 //!
-//! * with a [`Timer`]: the timer, for everybody;
-//! * else the *timekeeper*, one of the threads that wait: it sleeps until the first moment of all, the others until their own
-//!   deadlines; when it leaves, another one takes over;
+//! * the *timekeeper*, one of the threads that wait, if any does: it sleeps until the first moment of all, the others until their own
+//!   deadlines; when it leaves, another one takes over. With a timer as well: a timer may be late, or never come, if it is a runtime that
+//!   nobody drives, and a thread need not rely on it;
+//! * with a [`Timer`]: the timer, for tasks;
 //! * else nobody: a deadline is then found by [`tick`](crate::Scheduler::tick), or by whoever polls or acquires.
 //!
 //! Whoever polls, or is about to give up because its own deadline has come, first does what is due (`catch_up`): it may be for him.
@@ -112,7 +113,7 @@ impl<R: Resource> Core<R> {
     pub fn alarm(&self, moment: u64) {
         #[cfg(not(any(loom, shuttle)))]
         if let Some(timer) = &self.waiters.timer {
-            return self.set_timer(&**timer, moment);
+            self.set_timer(&**timer, moment);
         }
         let keeper = {
             let mut queue = self.waiters.queue();
@@ -140,10 +141,8 @@ impl<R: Resource> Core<R> {
     fn ring(&self) {
         let ticked = catch_unwind(AssertUnwindSafe(|| self.tick()));
         // If user code has panicked in its midst, the rest is still to be done.
-        let next = match &ticked {
-            Ok(next) => *next,
-            Err(_) => self.next_due().min(self.waiters.queue().first_deadline()),
-        };
+        // Threads look after their own deadlines.
+        let next = self.next_due().min(self.waiters.queue().first_deadline());
         if next != NEVER && (!self.waiters.gate().is_free() || self.drains.any()) {
             self.alarm(next);
         }
@@ -152,15 +151,14 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// Somebody is in the queue, once more or for the first time: a timer, or for a task the timekeeper, learns of what it waits for.
-    /// A thread looks after that by itself otherwise.
+    /// Somebody is in the queue, once more or for the first time: a timer and the timekeeper learn of what a task waits for. A thread
+    /// looks after that by itself.
     pub fn tell_time(&self, waiter: &Waiter<R>) {
-        if waiter.is_thread && self.waiters.timer.is_none() {
+        if waiter.is_thread {
             return;
         }
         // Relaxed: a deadline that is noted later finds the waiter in the queue.
-        let due = self.next_due();
-        let first = if waiter.is_thread { due } else { due.min(waiter.deadline) };
+        let first = self.next_due().min(waiter.deadline);
         if first != NEVER {
             self.alarm(first);
         }
@@ -186,9 +184,6 @@ impl<R: Resource> Core<R> {
 
     /// Until when a waiting thread sleeps; it may have become the timekeeper.
     pub fn sleep_until(&self, waiter: &Arc<Waiter<R>>) -> u64 {
-        if self.waiters.timer.is_some() {
-            return waiter.deadline;
-        }
         let mut queue = self.waiters.queue();
         if !queue.keep_time(waiter) {
             return waiter.deadline;
@@ -230,7 +225,7 @@ impl<R: Resource> Core<R> {
                 waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
             });
         }
-        holders.min(self.next_due()).min(self.waiters.queue().first_deadline())
+        holders.min(self.next_due()).min(self.waiters.queue().deadline())
     }
 
     /// When something will be due that may serve those who wait: a cooling that ends, leases to be taken back.
@@ -247,12 +242,15 @@ impl<R: Resource, S> Scheduler<R, S> {
     ///
     /// Never needed while a [`Timer`] is set or threads wait; needed for tasks otherwise, and with a clock that is moved by hand.
     /// Whoever sleeps until the moment it has answered is not told of an earlier one that comes up meanwhile: a resource that begins
-    /// to cool, or that is included again when its deadline has passed. A timer is.
+    /// to cool, or that is included again when its deadline has passed. A timer is. Deadlines of threads, of waits and of drains, are among
+    /// the answers: they wake by themselves on a clock that goes by itself, and not on one that is moved by hand.
     ///
     /// Wakes up at most what is due; blocking on one shard's lock at a time.
     ///
     /// # Callbacks
-    /// The clock, first; filters and wakers of those who are served.
+    /// The clock, first; filters and wakers of those who are served, and of those whose time is over;
+    /// [`Resource::priority`](crate::Resource::priority) of resources whose leases are taken back, where a panic stops: the resource keeps
+    /// the rank it had.
     ///
     /// ```
     /// use leasehold::{Entry, ManualClock, Scheduler, WaitError};

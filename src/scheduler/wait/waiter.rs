@@ -107,22 +107,19 @@ impl<R: Resource> IntoIterator for Units<R> {
     }
 }
 
-enum Phase {
+enum Phase<R: Resource> {
     Waiting,
     Ready,
-    /// Something has become eligible; it is for the waiter to try.
-    Nudged(Nudge),
+    /// This one has become eligible; it is for the waiter to try. Pinned for the nudge: whoever hears of it passes it on, or unpins.
+    Nudged(Named<R>),
     Failed(WaitError),
     Panicked(Box<dyn Any + Send>),
     /// Nobody is there any more, or everything has been taken out.
     Gone,
 }
 
-/// The address of the resource that a waiter was woken for: only to be compared.
-pub type Nudge = usize;
-
 struct Cell<R: Resource> {
-    phase: Phase,
+    phase: Phase<R>,
     units: Units<R>,
     /// A filter that has left the queue.
     filter: Option<Filter<R>>,
@@ -151,7 +148,7 @@ pub struct Waiter<R: Resource> {
 pub enum Look<R: Resource> {
     Waiting,
     Ready(Units<R>),
-    Nudged(Nudge),
+    Nudged(Named<R>),
     Failed(WaitError),
     Panicked(Box<dyn Any + Send>),
 }
@@ -239,6 +236,16 @@ impl<R: Resource> Waiter<R> {
         Ok(())
     }
 
+    /// Gives back those of the collected units that `leaves` says yes to. The caller holds the queue's mutex, and the waiter is in the
+    /// queue: so it still lacks a unit, and whoever brings one finds it waiting.
+    pub fn take_parts(&self, leaves: impl Fn(&Lent<R>) -> bool) -> Vec<Lent<R>> {
+        let mut cell = self.cell();
+        let units = mem::replace(&mut cell.units, Units::none());
+        let (parts, rest): (Vec<_>, Vec<_>) = units.into_iter().partition(leaves);
+        rest.into_iter().for_each(|lent| cell.units.push(lent));
+        parts
+    }
+
     /// Ends the wait without a lease. What was collected comes back, also if nobody is there any more.
     pub fn fail(&self, error: WaitError, filter: Option<Filter<R>>) -> Units<R> {
         self.end(Phase::Failed(error), filter).1
@@ -249,12 +256,12 @@ impl<R: Resource> Waiter<R> {
         self.end(Phase::Panicked(payload), filter).1
     }
 
-    /// Wakes it to try for itself; `false` if nobody is there any more.
-    pub fn nudge(&self, node: Nudge, filter: Option<Filter<R>>) -> bool {
+    /// Wakes it to try for itself, with the node's pin; `false`, and the pin stays with the caller, if nobody is there any more.
+    pub fn nudge(&self, node: Named<R>, filter: Option<Filter<R>>) -> bool {
         self.end(Phase::Nudged(node), filter).0
     }
 
-    fn end(&self, phase: Phase, filter: Option<Filter<R>>) -> (bool, Units<R>) {
+    fn end(&self, phase: Phase<R>, filter: Option<Filter<R>>) -> (bool, Units<R>) {
         let mut cell = self.cell();
         if filter.is_some() {
             cell.filter = filter;
