@@ -180,15 +180,17 @@ impl<T> Buckets<T> {
             return;
         }
         let origin = &self.head.origins[len.trailing_zeros() as usize - self.head.first_bits as usize + 1];
-        // Relaxed: only whether there is one counts.
-        if origin.load(Ordering::Relaxed).is_null() {
+        // Acquire: pairs with the Release below.
+        // - it reads a segment: its cells came before, and so before the level that we may be the one to publish;
+        // - it does not: we bring one.
+        if origin.load(Ordering::Acquire).is_null() {
             let fresh = segment::allocate::<T>(len);
-            // Relaxed: published by the level. On failure it is another's.
+            // Release, and Acquire on failure: as above, of somebody else's.
             let published = origin.compare_exchange(
                 std::ptr::null_mut(),
                 fresh.wrapping_sub(len),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
+                Ordering::Release,
+                Ordering::Acquire,
             );
             if published.is_err() {
                 // SAFETY: allocated above with this length, and known to nobody.

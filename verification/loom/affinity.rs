@@ -132,7 +132,10 @@ fn by_resource(setup: Setup) -> Fleet {
 fn id_of(key: u8, keys: u8) -> u8 {
     let found = std::sync::Arc::new(Mutex::new(None));
     let out = found.clone();
-    loom::model(move || {
+    let mut builder = loom::model::Builder::new();
+    // Many operations of one thread.
+    builder.max_branches = 20_000;
+    builder.check(move || {
         let fleet = by_resource(Setup::default());
         (0..keys).for_each(|key| fleet.scheduler.insert(fleet.resource(key)).expect("new"));
         let owner = |id: &u8| fleet.scheduler.acquire_by_affinity(id).expect("eligible").check();
