@@ -102,9 +102,11 @@ fn what_is_left_is_dropped_once() {
         for _ in 0..4 {
             drop(queue.pop().expect("there are ten"));
         }
-        assert_eq!(dropped.load(Ordering::SeqCst), 4);
+        let found = dropped.load(Ordering::SeqCst);
+        assert_eq!(found, 4);
         drop(queue);
-        assert_eq!(dropped.load(Ordering::SeqCst), 10);
+        let found = dropped.load(Ordering::SeqCst);
+        assert_eq!(found, 10);
     }
     let dropped = Arc::new(AtomicUsize::new(0));
     let queue = BucketQueue::bounded(10);
@@ -112,7 +114,8 @@ fn what_is_left_is_dropped_once() {
         queue.push(Dropped(Arc::clone(&dropped)), level(i + 1)).expect("room");
     }
     drop(queue);
-    assert_eq!(dropped.load(Ordering::SeqCst), 10);
+    let found = dropped.load(Ordering::SeqCst);
+    assert_eq!(found, 10);
 }
 
 /// `threads` producers and as many consumers: each item comes out once, of each producer in order.
@@ -182,7 +185,8 @@ fn exactly_once<Q: JobQueue<u64> + 'static>(queue: Q, threads: u64, each: u64, i
     let expected = (0..threads).fold(0u64, |sum, thread| {
         (0..each).fold(sum, |sum, i| sum.wrapping_add(SplitMix64::mix(thread << 32 | i)))
     });
-    assert_eq!(seen.load(Ordering::SeqCst), expected, "each came out once");
+    let found = seen.load(Ordering::SeqCst);
+    assert_eq!(found, expected, "each came out once");
     assert_eq!(queue.len(), 0);
     assert_eq!(queue.pop_many(1, &mut VecDeque::new()), 0);
 }
@@ -232,7 +236,8 @@ fn producers_together_keep_the_bound() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        assert_eq!(accepted.load(Ordering::SeqCst), 5);
+        let found = accepted.load(Ordering::SeqCst);
+        assert_eq!(found, 5);
         assert_eq!(drain(&*queue).len(), 5);
     }
 }
