@@ -79,9 +79,9 @@ pub trait Resource: Send + Sync + 'static {
     /// struct Replica(u8);
     /// impl Resource for Replica {
     ///     type Key = u8;
-    ///     type Priority = (u32, u64);
+    ///     type Priority = (u16, u32);
     ///     fn key(&self) -> u8 { self.0 }
-    ///     fn priority(&self, _: u32) -> (u32, u64) { (0, 0) }
+    ///     fn priority(&self, _: u32) -> (u16, u32) { (0, 0) }
     ///     // Whoever fails comes last; of the others the fastest first, and whoever is not known yet before them.
     ///     fn priority_seen(&self, _: u32, seen: Seen) -> (u32, u64) {
     ///         (seen.failures.min(3), seen.latency.map_or(0, |latency| latency.as_micros() as u64))

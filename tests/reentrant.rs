@@ -21,6 +21,7 @@ struct Caller {
 thread_local! {
     /// Nobody calls back from inside; and no other thread at all, which may run drops at any time.
     static INSIDE: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+    static DROPS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 impl Caller {
@@ -52,7 +53,10 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.call();
+        // A drop that calls leaves two more to be dropped later: if all of them did, there would be no end of it.
+        if DROPS.replace(DROPS.get() + 1) % 4 == 0 {
+            self.call();
+        }
     }
 }
 
