@@ -83,8 +83,8 @@ pub trait Resource: Send + Sync + 'static {
     ///     fn key(&self) -> u8 { self.0 }
     ///     fn priority(&self, _: u32) -> (u16, u32) { (0, 0) }
     ///     // Whoever fails comes last; of the others the fastest first, and whoever is not known yet before them.
-    ///     fn priority_seen(&self, _: u32, seen: Seen) -> (u32, u64) {
-    ///         (seen.failures.min(3), seen.latency.map_or(0, |latency| latency.as_micros() as u64))
+    ///     fn priority_seen(&self, _: u32, seen: Seen) -> (u16, u32) {
+    ///         (seen.failures.min(3) as u16, seen.latency.map_or(0, |latency| latency.as_micros() as u32))
     ///     }
     /// }
     /// ```
