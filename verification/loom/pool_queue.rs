@@ -217,9 +217,13 @@ fn close_close_push() {
     });
 }
 
+/// What is to be done once nobody holds a guard.
+type Retired = Vec<Box<dyn FnOnce()>>;
+
 /// Gives memory back as soon as nobody holds a guard.
 struct Eager {
-    book: Mutex<(usize, Vec<Box<dyn FnOnce()>>)>,
+    /// How many hold one.
+    book: Mutex<(usize, Retired)>,
     order: AtomicUsize,
 }
 
@@ -256,7 +260,9 @@ unsafe impl Guard for EagerGuard<'_> {
     }
 
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
-        self.0.book.lock().expect("no panic").1.push(Box::new(move || unsafe { reclaim(pointer) }));
+        // SAFETY: the contract of `retire`: it runs when no guard is live.
+        let give_back = move || unsafe { reclaim(pointer) };
+        self.0.book.lock().expect("no panic").1.push(Box::new(give_back));
     }
 }
 

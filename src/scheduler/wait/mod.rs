@@ -243,6 +243,8 @@ pub struct Waiters<R: Resource> {
     queue: Mutex<Queue<R>>,
     rules: Rules,
     counts: Counts,
+    // A model has no timer.
+    #[cfg_attr(any(loom, shuttle), allow(dead_code))]
     timer: Option<Box<dyn Timer>>,
     /// For the timer's calls.
     #[cfg(not(any(loom, shuttle)))]
