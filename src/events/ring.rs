@@ -240,7 +240,8 @@ impl<R: Resource> Ring<R> {
 
     /// Events that got a slot, and events that got none, so far.
     pub fn counts(&self) -> (u64, u64) {
-        // Acquire, first: as W4, so that the difference is not negative.
+        // Acquire, first: as W4: the tickets of all that is in the number are seen, or events would count as dropped that were not.
+        // Survives Acquire -> Relaxed: no model reads the counts while events are recorded by others; at rest a join has come first.
         let sequence = self.producer.sequence.load(Ordering::Acquire);
         let ticket = self.producer.ticket.load(Ordering::Relaxed).min(sequence);
         (ticket, sequence - ticket)

@@ -43,6 +43,8 @@ impl Share {
             return false;
         }
         // SeqCst: pairs with the one in `exceeds`; both outcomes in the module header.
+        // Survives removal: the models have one shard, whose lock the ejection holds here and the removal takes before R1, so that
+        // the lock orders the two; a removal in another shard takes another lock.
         fence(Ordering::SeqCst);
         if self.count() > self.places(members()) {
             self.give_back();

@@ -38,6 +38,8 @@ impl<T: Send + 'static> Store<T> {
     pub fn take(&self, guard: &impl Guard) -> Option<Box<Segment<T>>> {
         loop {
             // T1. Acquire: pairs with the Release of U3: what is below it, and its reset.
+            // Survives Acquire -> Relaxed: to read what was below in its life before, a thread would have to meet a segment that others have
+            // put here, taken, used up and put here again. The models that go so far are cut short before they find it.
             let top = guard.protect(&self.top, Ordering::Acquire);
             if top.is_null() {
                 return None;
@@ -45,8 +47,9 @@ impl<T: Send + 'static> Store<T> {
             // T2. Relaxed: written before U3 by whoever put it here. SAFETY: it was here at T1, and is freed through the reclaimer
             // only, not before our guard has gone.
             let below = unsafe { &*top }.below.load(Ordering::Relaxed);
-            // T3. Acquire: as T1. Relaxed on failure: T1 looks again.
-            if self.top.compare_exchange(top, below, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            // T3. Relaxed: it finds the very store that T1 has acquired: a segment is put here again only after our guard has gone.
+            // On failure T1 looks again.
+            if self.top.compare_exchange(top, below, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 self.kept.fetch_sub(1, Ordering::Relaxed);
                 // SAFETY: made by `Box::into_raw`; the CAS made it ours.
                 return Some(unsafe { Box::from_raw(top) });

@@ -232,6 +232,8 @@ impl<T> Segment<T> {
             }
         } else {
             // Acquire: as on failure.
+            // Survives Acquire -> Relaxed: no model comes here: the consumer would have to pass between the reservation and the first
+            // look, of a producer that was not there to be waited for.
             let _ = slot.state.load(Ordering::Acquire);
         }
         // SAFETY: `PASSED`: the slot stays ours, and holds what we have just written.
@@ -242,6 +244,8 @@ impl<T> Segment<T> {
     pub fn claim(&self, max: usize) -> Claimed {
         // Acquire: pairs with the Release of the CAS below: who made it had seen so many slots reserved, and so do we: `tail` is
         // never read to be less than `head`.
+        // Survives Acquire -> Relaxed: it takes a producer and two consumers, of which one reads the head of the other and a tail from
+        // before; the models with three threads are cut short before they find it.
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             if head == self.slots.len() {
