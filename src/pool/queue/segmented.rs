@@ -180,8 +180,12 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
 
     /// C1. Acquire: as `last`.
     fn first<'g>(&self, guard: &'g G::Guard<'_>) -> &'g Segment<T> {
+        // Acquire: pairs with the Release in `advance`.
+        // Survives Acquire -> Relaxed: a consumer that comes to a segment by `head` alone, without having followed `next`, is a third
+        // thread beside the one that appended it and the one that advanced; the models with three are cut short before they find it.
+        let first = guard.protect(&self.head, Ordering::Acquire);
         // SAFETY: as `last`.
-        unsafe { Self::follow(guard, guard.protect(&self.head, Ordering::Acquire)) }
+        unsafe { Self::follow(guard, first) }
     }
 
     /// For how many items there is room beyond `position`.
@@ -244,6 +248,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
         self.help(used_up, next);
         let old = std::ptr::from_ref(used_up).cast_mut();
         // Release: pairs with the Acquire of C1: the next segment's contents, and that `tail` has left the old one.
+        // Survives Release -> Relaxed: as in `first`.
         if self.head.compare_exchange(old, next, Ordering::Release, Ordering::Relaxed).is_ok() {
             // SAFETY: neither `head` nor `tail` leads to it any more, and only the winner of the CAS comes here. Its slots are all
             // claimed; who has claimed or reserved one and is not done holds a guard.
