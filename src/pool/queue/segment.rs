@@ -258,6 +258,9 @@ impl<T> Segment<T> {
                 return Claimed::Nothing;
             }
             let new = head + count;
+            // Release, and Acquire on failure: as above.
+            // Survives success Release -> Relaxed: as above.
+            // Survives failure Acquire -> Relaxed: as above.
             match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Claimed::Slots(head, count),
                 Err(found) => head = found,

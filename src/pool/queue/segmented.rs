@@ -407,10 +407,9 @@ impl<T: Send + 'static, G: Reclaim> JobQueue<T> for SegmentedQueue<T, G> {
         let guard = self.reclaim.pin();
         let mut segment = self.last(&guard);
         while segment.close() {
-            // Release: nothing is published; the strongest that costs nothing here, for `append`'s Acquire. Acquire on failure: pairs
-            // with the Release of P2.
+            // Relaxed: nothing is published. Acquire on failure: pairs with the Release of P2.
             let null = std::ptr::null_mut();
-            match segment.next.compare_exchange(null, Segment::end(), Ordering::Release, Ordering::Acquire) {
+            match segment.next.compare_exchange(null, Segment::end(), Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return,
                 Err(found) if found == Segment::end() => return,
                 // SAFETY: linked after one that the guard keeps, so not retired before it.
