@@ -36,11 +36,15 @@ impl Share {
     pub fn take(&self, members: impl Fn() -> u32) -> bool {
         // Relaxed throughout: the fence orders it; nothing else is published by the count.
         let places = self.places(members());
-        let taken = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < places).then_some(count + 1)
-        });
-        if taken.is_err() {
-            return false;
+        let mut count = self.count();
+        loop {
+            if count >= places {
+                return false;
+            }
+            match self.count.compare_exchange_weak(count, count + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => count = found,
+            }
         }
         // SeqCst: pairs with the one in `exceeds`; both outcomes in the module header.
         // Survives removal: the models have one shard, whose lock the ejection holds here and the removal takes before R1, so that

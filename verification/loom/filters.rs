@@ -98,7 +98,8 @@ none! {
         [Step::Do(InsertBatch(4, 1)), Step::Do(Remove(5))], not_one_or_three;
 }
 
-/// Three threads. One does `writer`, which makes something acceptable; the main one learns of it from one word, without a lock,
+/// Three threads. One does `writer`, which makes something acceptable, in front of what is taken away in the order of the scan (of the
+/// keys here: 2, 1, 5, 3, 4, 0); the main one learns of it from one word, without a lock,
 /// and only then takes away what was acceptable before. So at every instant something is, and the third must get it.
 ///
 /// What the main thread has seen orders all that was written before that word, for the third as well: also the number that the
@@ -145,8 +146,8 @@ fn learned_from_the_word() {
     learned(
         2,
         &[Insert(1), Insert(3), Insert(5)],
-        Insert(4),
-        |fleet| fleet.scheduler.get(&4).is_some(),
+        Insert(2),
+        |fleet| fleet.scheduler.get(&2).is_some(),
         5,
         not_one_or_three,
     );
@@ -158,8 +159,8 @@ fn learned_from_the_best() {
     learned(
         2,
         &[Insert(1), Insert(3), Insert(5)],
-        Insert(4),
-        |fleet| fleet.scheduler.peek().is_some_and(|found| found.check() == 4),
+        Insert(2),
+        |fleet| fleet.scheduler.peek().is_some_and(|found| found.check() == 2),
         5,
         not_one_or_three,
     );
@@ -170,8 +171,8 @@ fn learned_from_the_best() {
 fn learned_from_the_value() {
     learned(
         2,
-        &[Insert(0), Insert(1), Insert(3), Insert(5), UpdateWith(5), AcquireKey(0)],
-        UpdateWith(0),
+        &[Insert(2), Insert(1), Insert(3), Insert(5), UpdateWith(5), AcquireKey(2)],
+        UpdateWith(2),
         |fleet| fleet.scheduler.peek().is_some_and(|found| found.version == 1),
         5,
         renewed,
@@ -203,14 +204,14 @@ fn learned_within_the_scan() {
         actor.run(&steps(&[Insert(1), Insert(3), Insert(5)]));
         let other = {
             let fleet = Arc::clone(&fleet);
-            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[InsertBatch(0, 1)])))
+            crate::common::spawn(move || Actor::new(&fleet, 1).run(&steps(&[InsertBatch(2, 1)])))
         };
         // Plain: only this thread counts.
         let asked = std::cell::Cell::new(0);
         let lease = fleet.scheduler.acquire_where(|resource| {
             asked.set(asked.get() + 1);
             // W1 asks about the two that are refused; after them it is W2.
-            if !not_one_or_three(resource) && asked.get() > 2 && fleet.scheduler.get(&0).is_some() {
+            if !not_one_or_three(resource) && asked.get() > 2 && fleet.scheduler.get(&2).is_some() {
                 let _ = fleet.scheduler.exclude(&5);
             }
             not_one_or_three(resource)
