@@ -1,4 +1,4 @@
-//! The heap behind its sorted front against a sorted set, room that runs out included.
+//! The heap between its sorted front and tail against a sorted set, room that runs out included.
 //!
 //! Input: four bytes for each operation.
 #![cfg_attr(fuzzing, no_main)]
@@ -10,8 +10,8 @@ use leasehold_fuzz::{Bytes, Owner, rank, target};
 
 const SLOTS: u32 = 400;
 
-/// What the front holds at most, as `heap::queue` says.
-const FRONT: usize = 16;
+/// What front and tail hold at most, as `heap::queue` says.
+const APART: usize = 16 + 64;
 
 type Triple = (u64, u64, u32);
 
@@ -31,12 +31,12 @@ impl Checked {
         let entry = Entry::new(rank, tie, slot);
         match self.queue.push(entry, &mut self.owner) {
             Ok(()) => {
-                assert!(self.set.len() < self.queue.capacity() + FRONT, "more than there is room for");
+                assert!(self.set.len() < self.queue.capacity() + APART, "more than there is room for");
                 self.set.insert(triple(entry));
             }
             Err(back) => {
                 assert_eq!(back, entry);
-                // Which part of them the front holds depends on what has been; the body's room is sure.
+                // Which part of them front and tail hold depends on what has been; the body's room is sure.
                 assert!(self.set.len() >= self.queue.capacity(), "refused with room in the body");
                 self.owner.give_back(slot);
             }
