@@ -97,10 +97,11 @@
 //! | CAS of the level, and the store of G3 | Release | Acquire loads of the level: segments, and cells that are linked |
 //! | load of the level | Acquire | as above |
 //! | report of linked cells | AcqRel | itself: the last sees those of all others |
-//! | links of what nobody can see yet, origins of segments | Relaxed | the CAS or level that publishes them |
+//! | origin of a segment, in G1 | Acquire, Release | itself: whoever publishes a level may not be the one who has brought its segment |
+//! | links of what nobody can see yet | Relaxed | the CAS or level that publishes them |
 //! | claims | Relaxed | only their own arithmetic matters; each is a read-modify-write |
 //!
-//! No CAS needs Acquire: each replaces a word that its thread has loaded with Acquire before, or null. No store-then-load handshake is
+//! No CAS of a link needs Acquire: each replaces a word that its thread has loaded with Acquire before, or null. No store-then-load handshake is
 //! needed anywhere, hence no fence.
 //!
 //! # Rules for the unsafe parts

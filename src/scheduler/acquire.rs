@@ -344,11 +344,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[track_caller]
     pub fn acquire(&self) -> Result<Lease<'_, R>, AcquireError> {
         let mut got = Got::Nowhere;
-        if let Some((node, value)) = self.core.lend_usual(&mut got) {
-            return Ok(Lease::usual(&self.core, node, value));
+        if let Some(lent) = self.core.lend_usual(&mut got) {
+            return Ok(Lease::bare(&self.core, lent, true));
         }
         match self.core.lend_loaded(&mut got) {
-            Some((node, value)) => Ok(Lease::loaded(&self.core, node, value)),
+            Some(lent) => Ok(Lease::bare(&self.core, lent, false)),
             None => self.acquire_anyhow(got),
         }
     }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use crate::{
     node::{Node, Value},
     resource::Resource,
-    shard::Lent,
+    shard::{Bare, Lent},
 };
 
 /// The part of a lease that is the same for all kinds of guards.
@@ -29,11 +29,17 @@ unsafe impl<R: Resource> Sync for Held<R> {}
 
 impl<R: Resource> Held<R> {
     pub fn new(lent: &Lent<R>) -> Self {
+        Self::of((lent.node, lent.value), lent.exclusive)
+    }
+
+    /// Of which nothing is recorded.
+    #[inline(always)]
+    pub fn of((node, value): Bare<R>, exclusive: bool) -> Self {
         Held {
-            node: lent.node,
-            value: lent.value,
+            node,
+            value,
             token: None,
-            exclusive: lent.exclusive,
+            exclusive,
             #[cfg(feature = "telemetry")]
             since: 0,
         }

@@ -1,6 +1,6 @@
 //! Leases: what an acquisition gives, and what gives it back.
 
-use std::{fmt, mem, ops::Deref, panic::Location, ptr::NonNull, time::Duration};
+use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
 
 use super::{
     core::Core,
@@ -10,10 +10,9 @@ use super::{
 };
 use crate::{
     lookup::Keyed,
-    node::{Node, Value},
     outcome::Outcome,
     resource::Resource,
-    shard::{Count, Lent},
+    shard::{Bare, Count, Lent},
     sync::{Arc, Proven},
 };
 
@@ -59,46 +58,21 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// As [`new`](Self::new), for somebody who has asked elsewhere.
     #[inline]
     pub(super) fn asked_at(core: &'s Core<R>, lent: Lent<R>, site: &'static Location<'static>) -> Self {
-        let mut lease = Self::bare(core, &lent);
+        let mut lease = Self::unsettled(core, &lent);
         lease.settle(&lent, site);
         lease
     }
 
-    /// Wraps what a shard has lent in the usual case: an exclusive resource, nothing recorded.
+    /// Wraps what a shard has lent in registers: nothing is recorded, and the resource has the rank of its load. `exclusive`: it has one
+    /// unit.
     #[inline(always)]
-    pub(super) fn usual(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
-        Lease {
-            core,
-            held: Proven::new(Held {
-                node,
-                value,
-                token: None,
-                exclusive: true,
-                #[cfg(feature = "telemetry")]
-                since: 0,
-            }),
-        }
-    }
-
-    /// Wraps one unit of several, which is ranked by its load already; nothing recorded.
-    #[inline(always)]
-    pub(super) fn loaded(core: &'s Core<R>, node: NonNull<Node<R>>, value: NonNull<Value<R>>) -> Self {
-        Lease {
-            core,
-            held: Proven::new(Held {
-                node,
-                value,
-                token: None,
-                exclusive: false,
-                #[cfg(feature = "telemetry")]
-                since: 0,
-            }),
-        }
+    pub(super) fn bare(core: &'s Core<R>, lent: Bare<R>, exclusive: bool) -> Self {
+        Lease { core, held: Proven::new(Held::of(lent, exclusive)) }
     }
 
     /// Wraps what a shard has lent. What runs user code comes later: [`settle`](Self::settle).
     #[inline]
-    pub(super) fn bare(core: &'s Core<R>, lent: &Lent<R>) -> Self {
+    pub(super) fn unsettled(core: &'s Core<R>, lent: &Lent<R>) -> Self {
         Lease { core, held: Proven::new(Held::new(lent)) }
     }
 

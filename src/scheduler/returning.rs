@@ -95,11 +95,8 @@ impl<'a, R: Resource> Unit<'a, R> {
             }
             return core.give_back_waited(node, value, guard.is_none(), count);
         }
-        let (garbage, moved, ranked) = if eject {
-            locked.give_back_ejected(alive, value, deadline, count, forecast.as_ref())
-        } else {
-            locked.give_back(alive, value, deadline, count, forecast.as_ref())
-        };
+        let (garbage, moved, ranked) =
+            locked.give_back(alive, value, (deadline, eject), count, forecast.as_ref());
         let Some((verdict, report)) = verdict.zip(report) else {
             drop(locked);
             return core.gave_back(shard, node, moved, garbage, guard.filter(|_| !ranked));
@@ -159,6 +156,15 @@ impl<R: Resource> Core<R> {
         let _ = held;
     }
 
+    #[inline(always)]
+    fn note_end(&self, held: &Held<R>) {
+        self.witness(held);
+        #[cfg(feature = "telemetry")]
+        if held.since > 0 {
+            self.lease_ended(held.since);
+        }
+    }
+
     /// Ends a lease: by its guard. An error says that the unit was returned, or taken back, before.
     #[inline]
     pub fn end(
@@ -167,11 +173,7 @@ impl<R: Resource> Core<R> {
         deadline: Option<u64>,
         outcome: Option<Count>,
     ) -> Result<(), ReleaseError> {
-        self.witness(held);
-        #[cfg(feature = "telemetry")]
-        if held.since > 0 {
-            self.lease_ended(held.since);
-        }
+        self.note_end(held);
         match held.token {
             None => {
                 let is_usual = deadline.is_none()
@@ -195,11 +197,7 @@ impl<R: Resource> Core<R> {
         if ending.told.is_none() {
             return self.end(held, ending.deadline, ending.count);
         }
-        self.witness(held);
-        #[cfg(feature = "telemetry")]
-        if held.since > 0 {
-            self.lease_ended(held.since);
-        }
+        self.note_end(held);
         match held.token {
             None => {
                 self.give_back_anyhow(held, ending);

@@ -239,35 +239,20 @@ impl<R: Resource> Locked<'_, R> {
 
     /// Gives back one unit of capacity that was lent with `value`. O(log n).
     ///
-    /// With a deadline the resource starts to cool in the same transition: there is no moment at which it can be lent.
-    /// The caller has then come through [`Shard::lock_with_cooling`].
-    // Always: the common return is half of the fast path, and has cold callers besides.
-    #[inline(always)]
+    /// With a deadline the resource starts to cool in the same transition, and with `eject` it is ejected: there is no moment at which
+    /// it can be lent. The caller has come through [`Shard::lock_with_cooling`] for the one, and for the other has made sure that it
+    /// is a member, and not ejected.
     ///
     /// Answers what is to be retired, the transition, and whether the forecast has come true.
     pub fn give_back(
         &mut self,
         node: &Node<R>,
         value: NonNull<Value<R>>,
-        deadline: Option<u64>,
+        holds: (Option<u64>, bool),
         outcome: Option<Count>,
         forecast: Option<&Forecast<R>>,
     ) -> (Garbage<R>, Moved, bool) {
-        self.give_back_in_line(node, value, (deadline, false), outcome, forecast)
-    }
-
-    /// As [`give_back`](Self::give_back), and ejects the resource in the same transition. The caller has made sure that it is a
-    /// member, and not ejected.
-    #[cold]
-    pub fn give_back_ejected(
-        &mut self,
-        node: &Node<R>,
-        value: NonNull<Value<R>>,
-        deadline: Option<u64>,
-        outcome: Option<Count>,
-        forecast: Option<&Forecast<R>>,
-    ) -> (Garbage<R>, Moved, bool) {
-        self.give_back_in_line(node, value, (deadline, true), outcome, forecast)
+        self.give_back_in_line(node, value, holds, outcome, forecast)
     }
 
     /// As [`give_back`](Self::give_back), for the usual lease.

@@ -63,7 +63,7 @@ pub fn leases<'s, R: Resource>(
     site: &'static Location<'static>,
 ) -> Vec<Lease<'s, R>> {
     let lents: Vec<_> = units.into_iter().collect();
-    let mut leases: Vec<_> = lents.iter().map(|lent| Lease::bare(core, lent)).collect();
+    let mut leases: Vec<_> = lents.iter().map(|lent| Lease::unsettled(core, lent)).collect();
     for (lease, lent) in leases.iter_mut().zip(&lents) {
         lease.settle(lent, site);
     }
@@ -77,8 +77,8 @@ impl<'s, R: Resource> Future for Acquire<'s, R> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (core, site) = (self.0.core, self.0.site);
         let mut got = Got::Nowhere;
-        if let Some((node, value)) = self.0.lend_usual(&mut got) {
-            return Poll::Ready(Ok(Lease::usual(core, node, value)));
+        if let Some(lent) = self.0.lend_usual(&mut got) {
+            return Poll::Ready(Ok(Lease::bare(core, lent, true)));
         }
         self.0.poll_one(context, got).map(|ended| ended.map(|lent| Lease::asked_at(core, lent, site)))
     }
@@ -90,9 +90,9 @@ impl<R: Resource> Future for AcquireOwned<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut got = Got::Nowhere;
-        if let Some((node, value)) = self.0.lend_usual(&mut got) {
+        if let Some(lent) = self.0.lend_usual(&mut got) {
             let core = &self.0.core;
-            return Poll::Ready(Ok(Lease::usual(core, node, value).into_owned(core)));
+            return Poll::Ready(Ok(Lease::bare(core, lent, true).into_owned(core)));
         }
         let ended = std::task::ready!(self.0.poll_one(context, got));
         let (core, site) = (&self.0.core, self.0.site);

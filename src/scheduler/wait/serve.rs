@@ -203,7 +203,7 @@ impl<R: Resource> Core<R> {
             return false;
         }
         let by_load = !lent.exclusive || locked.details(node_of(lent)).limit != 1;
-        let (garbage, moved, _) = locked.give_back(node_of(lent), lent.value, None, None, None);
+        let (garbage, moved, _) = locked.give_back(node_of(lent), lent.value, (None, false), None, None);
         drop(locked);
         let load = self.gave_back(shard, lent.node, moved, garbage, Some(guard).filter(|_| by_load));
         let _ = quietly(|| self.rerank_returned(load));
@@ -246,7 +246,7 @@ impl<R: Resource> Core<R> {
                 continue;
             }
             let by_load = !exclusive || locked.details(alive).limit != 1;
-            let (garbage, moved, _) = locked.give_back(alive, value, None, outcome, None);
+            let (garbage, moved, _) = locked.give_back(alive, value, (None, false), outcome, None);
             // H2: in the same critical section.
             let lent = if hands_on { locked.lend(alive).ok() } else { None };
             let nudges = !strict && !gate.is_free() && moved.to.is_eligible();
