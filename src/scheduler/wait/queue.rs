@@ -1,15 +1,34 @@
 //! Who waits, in which order.
 //!
+//! | file | idea |
+//! |---|---|
+//! | `order` | who comes first |
+//! | `line` | what stands in order |
+//! | `search` | one unit's search for a taker |
+//! | `gate` | what the rest of the scheduler sees |
+//! | `pace` | how fast things are handed over |
+//! | `time` | who looks after the time |
+//!
 //! Three indexes: waiters that take anything, those for one resource, those with a filter; the first of a resource's
 //! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::collections::BTreeSet;
-use std::{
-    collections::BTreeMap,
-    ops::{Bound, Deref, DerefMut},
-};
+use std::{collections::BTreeMap, ops::Bound};
 
+mod gate;
+mod line;
+mod order;
+mod pace;
+mod search;
+mod time;
+
+pub use self::{
+    gate::{Gate, QueueGuard},
+    order::Order,
+    search::{Next, Place, Search},
+};
+use self::{line::Line, pace::Pace};
 use super::{
     filter::Filter,
     waiter::{Waiter, Want},
@@ -17,56 +36,8 @@ use super::{
 use crate::{
     resource::Resource,
     shard::{Lent, NEVER},
-    sync::{
-        Arc, MutexGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
-
-/// Who comes first: arrival less class times ageing, then arrival. No two are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Order {
-    urgency: i64,
-    arrival: u64,
-}
-
-impl Order {
-    const FIRST: Order = Order { urgency: i64::MIN, arrival: 0 };
-    const LAST: Order = Order { urgency: i64::MAX, arrival: u64::MAX };
-
-    pub(super) fn new(arrival: u64, class: u8, ageing: u32) -> Self {
-        // No overflow: arrivals are counted from 0, and the product is below 2^40.
-        Order { urgency: arrival as i64 - i64::from(class) * i64::from(ageing), arrival }
-    }
-}
-
-/// The word beside the queue: 0 if nobody waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate(u64);
-
-const OPEN: u64 = 1;
-
-impl Gate {
-    pub(super) const fn new(word: u64) -> Self {
-        Gate(word)
-    }
-
-    /// Nobody waits.
-    #[inline]
-    pub const fn is_free(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Somebody takes anything.
-    pub const fn is_open(self) -> bool {
-        self.0 & OPEN != 0
-    }
-
-    /// Nobody has registered since this ticket.
-    pub fn is_unchanged(self, ticket: u64) -> bool {
-        self.is_free() || self.0 >> 1 == ticket
-    }
-}
 
 /// Takes anything.
 struct Open<R: Resource> {
@@ -86,81 +57,12 @@ struct Picky<R: Resource> {
     ticket: u64,
 }
 
-/// One unit's search through the queue.
-#[derive(Debug)]
-pub struct Search {
-    /// The value that filters were asked about.
-    value: usize,
-    /// Filters registered up to this ticket have said no.
-    since: u64,
-    /// Of the later ones, those up to here.
-    cursor: Order,
-    /// This one has said yes.
-    accepted: Option<Order>,
-    /// The ticket when it began.
-    begun: Option<u64>,
-}
-
-impl Search {
-    pub const fn new() -> Self {
-        Search { value: 0, since: 0, cursor: Order::FIRST, accepted: None, begun: None }
-    }
-
-    /// A search whose end is known: `order` has accepted the value.
-    pub const fn accepted(value: usize, order: Order) -> Self {
-        Search { value, accepted: Some(order), ..Self::new() }
-    }
-
-    /// Answers are about one value; for another one everybody is asked again.
-    pub fn about(&mut self, value: usize) {
-        if self.value != value {
-            *self = Search { value, ..Self::new() };
-        }
-    }
-
-    pub fn answered(&mut self, order: Order, yes: bool) {
-        if yes {
-            self.accepted = Some(order);
-        } else {
-            self.cursor = order;
-        }
-    }
-
-    /// The ticket up to which this search knows of everybody: that of its beginning. Whoever was passed over while it was being asked
-    /// has looked for itself since, under a later ticket, and not seen what is in hand.
-    pub fn knows_until(&mut self, ticket: u64) -> u64 {
-        *self.begun.get_or_insert(ticket)
-    }
-
-    /// Nobody wanted it who had registered by then.
-    pub fn nobody_until(&mut self, ticket: u64) {
-        *self = Search { value: self.value, since: ticket, ..Self::new() };
-    }
-}
-
-/// Where the first candidate stands.
-pub enum Next<R: Resource> {
-    Nobody,
-    /// It takes the resource.
-    Taker(Place),
-    /// Its filter must be asked.
-    Ask(Arc<Waiter<R>>, Filter<R>),
-}
-
-#[derive(Clone, Copy)]
-pub enum Place {
-    Collector,
-    Open(Order),
-    Keyed(usize, Order),
-    Picky(Order),
-}
-
 /// A waiter that has left the queue, with its filter if that was there.
 pub type Left<R> = (Arc<Waiter<R>>, Option<Filter<R>>);
 
 /// All who wait.
 pub struct Queue<R: Resource> {
-    open: BTreeMap<Order, Open<R>>,
+    open: Line<Open<R>>,
     /// Has got a part of its units, and stands before all others in `open`.
     collector: Option<Open<R>>,
     /// By the node's address.
@@ -180,7 +82,7 @@ pub struct Queue<R: Resource> {
     /// Tasks: somebody else must look after their time. Threads do so themselves.
     task_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
     thread_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
-    threads: BTreeMap<Order, Arc<Waiter<R>>>,
+    threads: Line<Arc<Waiter<R>>>,
     /// The thread that looks after the time for all.
     keeper: Option<Arc<Waiter<R>>>,
     /// The moment that the keeper is set for.
@@ -194,38 +96,10 @@ pub struct Queue<R: Resource> {
     passed: usize,
 }
 
-/// How fast things are handed over.
-#[derive(Debug, Default)]
-pub struct Pace {
-    last: Option<u64>,
-    mean: u64,
-}
-
-impl Pace {
-    /// The first of a line waits since now: the time before, when nobody wanted anything, says nothing.
-    pub fn start(&mut self, now: u64) {
-        self.last = Some(now);
-    }
-
-    /// Something is handed over now.
-    pub fn tick(&mut self, now: u64) {
-        if let Some(last) = self.last.replace(now) {
-            let interval = now.saturating_sub(last);
-            // An exponential mean over about eight.
-            self.mean = if self.mean == 0 { interval } else { self.mean - self.mean / 8 + interval / 8 };
-        }
-    }
-
-    /// How long until `number` more have been handed over; `None` if that cannot be said yet.
-    pub fn expect(&self, number: u64) -> Option<u64> {
-        (self.mean > 0).then(|| self.mean.saturating_mul(number))
-    }
-}
-
 impl<R: Resource> Queue<R> {
     pub fn new(ageing: u32) -> Self {
         Queue {
-            open: BTreeMap::new(),
+            open: Line::new(),
             collector: None,
             keyed: BTreeMap::new(),
             picky: BTreeMap::new(),
@@ -239,7 +113,7 @@ impl<R: Resource> Queue<R> {
             is_closed: false,
             task_deadlines: BTreeMap::new(),
             thread_deadlines: BTreeMap::new(),
-            threads: BTreeMap::new(),
+            threads: Line::new(),
             keeper: None,
             set_for: NEVER,
             #[cfg(not(any(loom, shuttle)))]
@@ -319,7 +193,7 @@ impl<R: Resource> Queue<R> {
         self.len -= 1;
         self.classes[usize::from(waiter.class)] -= 1;
         if waiter.is_thread {
-            self.threads.remove(&waiter.order);
+            self.threads.remove(waiter.order);
         }
         if waiter.deadline != NEVER {
             let deadlines =
@@ -336,7 +210,7 @@ impl<R: Resource> Queue<R> {
         let order = waiter.order;
         match &waiter.want {
             Want::Best | Want::Near(_) | Want::Many(_) => {
-                self.collects(order) || self.open.contains_key(&order)
+                self.collects(order) || self.open.get(order).is_some()
             }
             Want::Named(named) => self.keyed.contains_key(&(named.address(), order)),
             Want::Matching => self.picky.contains_key(&order),
@@ -359,7 +233,7 @@ impl<R: Resource> Queue<R> {
         let (waiter, filter) = match place {
             Place::Collector | Place::Open(_) => {
                 let open = match place {
-                    Place::Open(order) => self.open.remove(&order)?,
+                    Place::Open(order) => self.open.remove(order)?,
                     _ => self.collector.take()?,
                 };
                 self.settled -= usize::from(open.settled);
@@ -381,7 +255,7 @@ impl<R: Resource> Queue<R> {
         // resource, or for one like it, are overtaken by those before them only.
         let mut first = match &self.collector {
             Some(open) => Some((open.waiter.order, Place::Collector)),
-            None => self.open.first_key_value().map(|(&order, _)| (order, Place::Open(order))),
+            None => self.open.first().map(|order| (order, Place::Open(order))),
         };
         let mut keyed = self.keyed.range((node, Order::FIRST)..=(node, Order::LAST));
         if let Some((&(_, order), _)) = keyed.next()
@@ -427,7 +301,7 @@ impl<R: Resource> Queue<R> {
     pub fn collects_at(&self, place: Place) -> bool {
         match place {
             Place::Collector => true,
-            Place::Open(order) => self.open.get(&order).is_some_and(|open| open.missing > 1),
+            Place::Open(order) => self.open.get(order).is_some_and(|open| open.missing > 1),
             Place::Keyed(..) | Place::Picky(_) => false,
         }
     }
@@ -435,10 +309,10 @@ impl<R: Resource> Queue<R> {
     /// One unit is for whoever stands there; it leaves the queue unless it collects more.
     pub fn claim(&mut self, place: Place) -> Left<R> {
         if let Place::Open(order) = place
-            && self.open.get(&order).is_some_and(|open| open.missing > 1)
+            && self.open.get(order).is_some_and(|open| open.missing > 1)
         {
             debug_assert!(self.collector.is_none(), "one collects at a time");
-            self.collector = self.open.remove(&order);
+            self.collector = self.open.remove(order);
             return self.collect();
         }
         if let (Place::Collector, Some(open)) = (place, &self.collector)
@@ -484,7 +358,7 @@ impl<R: Resource> Queue<R> {
     pub fn settle(&mut self, waiter: &Waiter<R>) {
         let open = match &mut self.collector {
             Some(open) if open.waiter.order == waiter.order => Some(open),
-            _ => self.open.get_mut(&waiter.order),
+            _ => self.open.get_mut(waiter.order),
         };
         if let Some(open) = open
             && !std::mem::replace(&mut open.settled, true)
@@ -527,101 +401,11 @@ impl<R: Resource> Queue<R> {
 
     /// Everybody.
     pub fn leave_all(&mut self) -> Vec<Left<R>> {
-        let open = self.open.keys().map(|&order| Place::Open(order));
+        let open = self.open.orders().map(Place::Open);
         let keyed = self.keyed.keys().map(|&(node, order)| Place::Keyed(node, order));
         let picky = self.picky.keys().map(|&order| Place::Picky(order));
         let places: Vec<_> = [Place::Collector].into_iter().chain(open).chain(keyed).chain(picky).collect();
         places.into_iter().filter_map(|place| self.take(place)).collect()
-    }
-
-    // Time.
-
-    /// The first deadline that somebody else than its waiter must look after.
-    pub fn first_deadline(&self) -> u64 {
-        self.task_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline)
-    }
-
-    /// The first deadline of all.
-    pub fn deadline(&self) -> u64 {
-        let threads = self.thread_deadlines.first_key_value().map_or(NEVER, |(&(deadline, _), _)| deadline);
-        threads.min(self.first_deadline())
-    }
-
-    /// Whether the timer must be asked for this moment: it will not call by then anyway.
-    #[cfg(not(any(loom, shuttle)))]
-    pub fn expect_call(&mut self, moment: u64) -> bool {
-        self.calls.first().is_none_or(|&first| moment < first) && self.calls.insert(moment)
-    }
-
-    /// The timer has called, or will not.
-    #[cfg(not(any(loom, shuttle)))]
-    pub fn called(&mut self, moment: u64) {
-        self.calls.remove(&moment);
-    }
-
-    /// The thread that looks after the time, if one does.
-    pub fn keeper(&self) -> Option<&Arc<Waiter<R>>> {
-        self.keeper.as_ref()
-    }
-
-    /// Lets `waiter` look after the time if nobody does. Answers whether it does.
-    pub fn keep_time(&mut self, waiter: &Arc<Waiter<R>>) -> bool {
-        if self.keeper.is_none() && self.contains(waiter) {
-            // Relaxed: see `Waiter::is_timekeeper`.
-            waiter.keeps_time.store(true, Ordering::Relaxed);
-            self.keeper = Some(Arc::clone(waiter));
-        }
-        self.keeper.as_ref().is_some_and(|keeper| keeper.order == waiter.order)
-    }
-
-    /// The keeper has left: another thread takes over, and is to be poked.
-    pub fn hand_over_time(&mut self, waiter: &Waiter<R>) -> Option<Arc<Waiter<R>>> {
-        if self.keeper.as_ref().is_none_or(|keeper| keeper.order != waiter.order) {
-            return None;
-        }
-        self.keeper = None;
-        self.set_for = NEVER;
-        let heir = self.threads.values().next().cloned()?;
-        self.keep_time(&heir);
-        Some(heir)
-    }
-}
-
-/// The queue's mutex. Sets the gate when it is freed.
-pub struct QueueGuard<'a, R: Resource> {
-    queue: MutexGuard<'a, Queue<R>>,
-    gate: &'a AtomicU64,
-}
-
-impl<'a, R: Resource> QueueGuard<'a, R> {
-    pub fn new(queue: MutexGuard<'a, Queue<R>>, gate: &'a AtomicU64) -> Self {
-        QueueGuard { queue, gate }
-    }
-}
-
-impl<R: Resource> Deref for QueueGuard<'_, R> {
-    type Target = Queue<R>;
-
-    fn deref(&self) -> &Queue<R> {
-        &self.queue
-    }
-}
-
-impl<R: Resource> DerefMut for QueueGuard<'_, R> {
-    fn deref_mut(&mut self) -> &mut Queue<R> {
-        &mut self.queue
-    }
-}
-
-impl<R: Resource> Drop for QueueGuard<'_, R> {
-    fn drop(&mut self) {
-        let queue = &*self.queue;
-        let is_open = queue.collector.is_some() || !queue.open.is_empty();
-        let word = if queue.len == 0 { 0 } else { queue.ticket << 1 | u64::from(is_open) };
-        // Relaxed, both: written under the mutex only; readers are ordered by the shards' locks (module header).
-        if self.gate.load(Ordering::Relaxed) != word {
-            self.gate.store(word, Ordering::Relaxed);
-        }
     }
 }
 

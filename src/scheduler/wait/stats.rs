@@ -3,7 +3,7 @@
 // Clippy resolves the facade's names to the types behind them and cannot tell the way through it from the way around.
 #![allow(clippy::disallowed_types)]
 
-use crate::sync::{CachePadded, atomic::Ordering, count::AtomicU64};
+use crate::sync::{CachePadded, atomic::Ordering, count::AtomicU64, thread_hint};
 
 /// What has become of requests that had to wait.
 ///
@@ -50,76 +50,104 @@ pub enum Ending {
 /// Powers of two of nanoseconds.
 const BUCKETS: usize = 64;
 
+/// Threads that count in different stripes do not wait for each other's cache lines. A power of two.
+#[cfg(not(any(loom, shuttle)))]
+const STRIPES: usize = 8;
+#[cfg(any(loom, shuttle))]
+const STRIPES: usize = 1;
+
 /// The counters behind [`WaitStats`]. Each orders nothing but itself.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
-    waited: CachePadded<AtomicU64>,
-    endings: [AtomicU64; 5],
-    shed: AtomicU64,
-    refused: AtomicU64,
-    nanos: AtomicU64,
-    histogram: [AtomicU64; BUCKETS],
+    stripes: [CachePadded<Stripe>; STRIPES],
 }
 
-impl Default for Counts {
+/// What some of the threads have counted. Its first cache line has all that a short wait changes.
+#[derive(Debug)]
+#[repr(C)]
+struct Stripe {
+    waited: AtomicU64,
+    endings: [AtomicU64; 5],
+    nanos: AtomicU64,
+    shed: AtomicU64,
+    histogram: [AtomicU64; BUCKETS],
+    refused: AtomicU64,
+}
+
+impl Default for Stripe {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
-        Counts {
-            waited: CachePadded::new(zero()),
+        Stripe {
+            waited: zero(),
             endings: std::array::from_fn(|_| zero()),
-            shed: zero(),
-            refused: zero(),
             nanos: zero(),
+            shed: zero(),
             histogram: std::array::from_fn(|_| zero()),
+            refused: zero(),
         }
     }
 }
 
 // Relaxed, but for `ended`: counts, changed by read-modify-writes only.
 impl Counts {
+    fn stripe(&self) -> &Stripe {
+        // The high bits of a product have all of a factor's in them.
+        let mixed = (thread_hint() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.stripes[(mixed >> 32) as usize % STRIPES]
+    }
+
     pub fn began(&self) {
-        self.waited.fetch_add(1, Ordering::Relaxed);
+        self.stripe().waited.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn ended(&self, ending: Ending) {
         // Release: pairs with the Acquire in `read`: who sees the end of a wait sees its beginning, which the same request has
-        // counted before.
+        // counted before, in whatever stripe.
         // Survives Release -> Relaxed: loom does not see counts (`sync::count`); a reader would have to see the later of two
         // read-modify-writes of one thread without the earlier, on other words, which this processor never shows.
-        self.endings[ending as usize].fetch_add(1, Ordering::Release);
+        self.stripe().endings[ending as usize].fetch_add(1, Ordering::Release);
     }
 
     /// How long one of those handed off has waited.
     pub fn took(&self, nanos: u64) {
-        self.nanos.fetch_add(nanos, Ordering::Relaxed);
-        self.histogram[(nanos | 1).ilog2() as usize].fetch_add(1, Ordering::Relaxed);
+        let stripe = self.stripe();
+        stripe.nanos.fetch_add(nanos, Ordering::Relaxed);
+        stripe.histogram[(nanos | 1).ilog2() as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn shed(&self) {
-        self.shed.fetch_add(1, Ordering::Relaxed);
+        self.stripe().shed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.stripe().refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn sum(&self, of: impl Fn(&Stripe) -> u64) -> u64 {
+        // As the read-modify-writes do, a sum of times wraps around.
+        self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(of(stripe)))
     }
 
     pub fn read(&self) -> WaitStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         // Acquire, and before the beginnings are read: see `ended`. Never more ends than waits.
         // Survives Acquire -> Relaxed: as its partner in `ended`.
-        let endings = self.endings.each_ref().map(|count| count.load(Ordering::Acquire));
-        let ending = |ending: Ending| endings[ending as usize];
+        let ending =
+            |ending: Ending| self.sum(|stripe| stripe.endings[ending as usize].load(Ordering::Acquire));
+        let (handed_off, timed_out) = (ending(Ending::HandedOff), ending(Ending::TimedOut));
+        let (cancelled, failed) = (ending(Ending::Cancelled), ending(Ending::Failed));
+        let closed = ending(Ending::Closed);
         WaitStats {
-            waited: read(&self.waited),
-            handed_off: ending(Ending::HandedOff),
-            timed_out: ending(Ending::TimedOut),
-            cancelled: ending(Ending::Cancelled),
-            failed: ending(Ending::Failed),
-            closed: ending(Ending::Closed),
-            shed: read(&self.shed),
-            refused: read(&self.refused),
-            waiting_nanos: read(&self.nanos),
-            histogram: self.histogram.iter().map(read).collect(),
+            waited: self.sum(|stripe| read(&stripe.waited)),
+            handed_off,
+            timed_out,
+            cancelled,
+            failed,
+            closed,
+            shed: self.sum(|stripe| read(&stripe.shed)),
+            refused: self.sum(|stripe| read(&stripe.refused)),
+            waiting_nanos: self.sum(|stripe| read(&stripe.nanos)),
+            histogram: (0..BUCKETS).map(|i| self.sum(|stripe| read(&stripe.histogram[i]))).collect(),
         }
     }
 }
