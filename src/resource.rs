@@ -10,6 +10,7 @@ use crate::{
 /// How many leases may be out on one resource at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Capacity {
     /// One.
     #[default]

@@ -28,6 +28,7 @@ pub use ring::{Range, Ring};
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum EventKind {
     /// It joined the fleet.

@@ -14,6 +14,7 @@ use crate::{
 /// Where a resource is in the picture of `health`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum Phase {
     /// Lent as any other.

@@ -71,6 +71,7 @@ const IN_FLIGHT_SHIFT: u32 = 8;
 /// A reason why a resource is not lent. Holds are independent of each other and of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Hold {
     /// An operator took it out of rotation.
     Excluded,
@@ -99,6 +100,7 @@ impl Hold {
 /// ones (nothing else in the way) in the cooling heap, all others in no heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum Standing {
     /// Can be lent now.

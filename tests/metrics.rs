@@ -1,0 +1,119 @@
+//! What the `metrics` facade hears is what the scheduler counts.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use leasehold::{Entry, Scheduler, publish_metrics};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+
+type Fleet = Scheduler<Entry<u32, u32, ()>>;
+
+/// Name and labels, and the last value.
+type Heard = Arc<Mutex<BTreeMap<String, f64>>>;
+
+struct Ear {
+    name: String,
+    heard: Heard,
+}
+
+impl Ear {
+    fn set(&self, value: f64) {
+        self.heard.lock().expect("no panic").insert(self.name.clone(), value);
+    }
+}
+
+impl CounterFn for Ear {
+    fn increment(&self, _: u64) {
+        panic!("{}: counters are set to what they are", self.name);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.set(value as f64);
+    }
+}
+
+impl GaugeFn for Ear {
+    fn increment(&self, _: f64) {
+        panic!("{}: gauges are set", self.name);
+    }
+
+    fn decrement(&self, _: f64) {
+        panic!("{}: gauges are set", self.name);
+    }
+
+    fn set(&self, value: f64) {
+        self.set(value);
+    }
+}
+
+struct Ears(Heard);
+
+impl Ears {
+    fn ear(&self, key: &Key) -> Arc<Ear> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Ear { name: format!("{}{{{}}}", key.name(), labels.join(",")), heard: Arc::clone(&self.0) })
+    }
+}
+
+impl Recorder for Ears {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.ear(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.ear(key))
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        panic!("the facade takes single values: distributions are two counters");
+    }
+}
+
+fn published(fleets: &[(&str, &Fleet)]) -> BTreeMap<String, f64> {
+    let heard = Heard::default();
+    metrics::with_local_recorder(&Ears(Arc::clone(&heard)), || {
+        for (name, fleet) in fleets {
+            publish_metrics(name, fleet);
+        }
+    });
+    let heard = heard.lock().expect("no panic");
+    heard.clone()
+}
+
+#[test]
+fn the_recorder_hears_what_is_counted() {
+    let one = Fleet::builder().shards(2).measure(1).build().expect("in range");
+    let two = Fleet::builder().shards(1).build().expect("in range");
+    for key in 0..5 {
+        one.insert(Entry::new(key, key, ())).expect("new");
+    }
+    one.exclude(&4).expect("there");
+    let out = one.acquire().expect("free");
+    drop(one.acquire().expect("free"));
+    let heard = published(&[("one", &one), ("two", &two)]);
+    let of = |name: &str| *heard.get(name).unwrap_or_else(|| panic!("no {name} in {heard:#?}"));
+    assert_eq!(of("leasehold_resources{scheduler=one}"), 5.0);
+    assert_eq!(of("leasehold_resources{scheduler=two}"), 0.0);
+    assert_eq!(of("leasehold_shards{scheduler=one}"), 2.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=one,kind=acquired}"), 2.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=one,kind=released}"), 1.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=one,kind=excluded}"), 1.0);
+    assert_eq!(of("leasehold_transitions_total{scheduler=two,kind=acquired}"), 0.0);
+    // One hold has ended.
+    assert_eq!(of("leasehold_hold_seconds_count{scheduler=one}"), 1.0);
+    assert!(heard.contains_key("leasehold_hold_seconds_sum{scheduler=one}"));
+    assert!(!heard.contains_key("leasehold_hold_seconds_count{scheduler=two}"), "it does not measure");
+    drop(out);
+    // Heard again, a counter has its new value, not the sum of both.
+    let again = published(&[("one", &one)]);
+    assert_eq!(again["leasehold_transitions_total{scheduler=one,kind=released}"], 2.0);
+}
