@@ -15,7 +15,7 @@
 //! consumer, one at a time by a mutex
 //!   W1  load the stamp of the slot of `consumed` (Acquire); not t + 1: nothing more for now
 //!   W2  take the event
-//!   W3  consumed := t + 1 (Release): the slot may be used for ticket t + length
+//!   W3  consumed := t + 1 (Release), after some tickets and after the last: their slots may be used for tickets t + length
 //!   W4  load the sequence (Acquire), then the ticket; if that is `consumed`, everything below the sequence was taken or dropped
 //! ```
 //!
@@ -40,6 +40,9 @@ use crate::{
         atomic::{AtomicU64, Ordering},
     },
 };
+
+/// A consumer frees slots in so many steps, not one by one: a producer that finds the ring full reads how far it has got, each time.
+const FREED_BY: u64 = 8;
 
 /// What an event is about.
 enum About<R: Resource> {
@@ -202,6 +205,10 @@ impl<R: Resource> Ring<R> {
         let Ok(_turn) = self.consumer.try_lock() else { return None };
         // Relaxed: only the consumer, whose turn it is, writes it; the mutex ordered earlier turns.
         let mut ticket = self.consumed.load(Ordering::Relaxed);
+        // Release: pairs with the Acquire of V1; outcomes there.
+        let free_until = |ticket| self.consumed.store(ticket, Ordering::Release);
+        let step = self.slots.len() as u64 / FREED_BY;
+        let mut freed = ticket;
         for _ in 0..max {
             let slot = self.slot(ticket);
             // Acquire: pairs with the Release of V4; if it reads an older stamp, the event is not ready.
@@ -210,9 +217,11 @@ impl<R: Resource> Ring<R> {
             }
             // SAFETY: complete since V4, and ours until W3.
             let body = slot.body.with_mut(|body| unsafe { (*body).take() });
-            // Release: pairs with the Acquire of V1; outcomes there.
-            self.consumed.store(ticket + 1, Ordering::Release);
             ticket += 1;
+            if ticket - freed >= step {
+                free_until(ticket);
+                freed = ticket;
+            }
             let Some(Body { kind, generation, sequence, about }) = body else { continue };
             let key = match about {
                 About::Nobody => None,
@@ -224,6 +233,9 @@ impl<R: Resource> Ring<R> {
                 }
             };
             events.push(Event { kind, key, generation, shard: self.shard, sequence });
+        }
+        if ticket != freed {
+            free_until(ticket);
         }
         // Acquire: pairs with the Release of V1.
         // - it reads a number: the ticket below is that of its critical section, or a later one;

@@ -46,6 +46,7 @@ pub struct Series {
 
 impl Series {
     /// The whole name, without `_total`.
+    #[cfg(feature = "metrics")]
     pub fn full_name(&self) -> String {
         let unit = self.unit.map(|unit| format!("_{unit}")).unwrap_or_default();
         format!("leasehold_{}{unit}", self.name)

@@ -6,12 +6,15 @@
 //! * [`tail`]: the slowest acquisitions.
 //! * [`order`]: rank error.
 //! * [`memory`]: bytes and allocations.
-//! * [`peers`]: other people's maps; only with the feature of that name.
+//! * `observed`: what it costs to be watched; only with the feature `peers`, as the next.
+//! * [`peers`]: other people's maps.
 //!
 //! To add one: a line in [`ROWS`] and its function, which answers [`Measured`].
 
 mod changes;
 mod memory;
+#[cfg(feature = "peers")]
+mod observed;
 mod order;
 mod pairs;
 #[cfg(feature = "peers")]
@@ -118,6 +121,7 @@ pub const ROWS: &[Row] = &[
     row("64-threads", 64, MUTEX, Bar::AtMost(1.0 / 1.5), pairs::against_mutex),
     row("64-threads/p99.9", 64, MUTEX, Bar::AtMost(1.0), tail::p99_9),
     row("acquire/p99.99", 2, MUTEX, Bar::AtMost(0.5), tail::p99_99),
+    row("pair/observed", 1, "itself, unobserved", Bar::AtMost(1.25), peers::observed_against_unobserved),
     figure("memory", 1, "bytes", Bar::AtMost(128.0), memory::bytes),
     figure("memory/blocks", 1, "bytes", Bar::Open, memory::blocks),
     figure("rank-error/best-of-2", 1, "ranks", Bar::BestOfTwo, order::best_of_two),

@@ -8,6 +8,7 @@ use leasehold::{
     internals::lookup::{Guard, Keyed, Link, Map},
 };
 
+pub use super::observed::against_unobserved as observed_against_unobserved;
 use super::{Measured, Setting};
 use crate::compare::{
     cases::{Asset, Operation, side},

@@ -8,5 +8,5 @@ pub fn absent(_: &Setting) -> Measured {
 
 pub use {
     absent as get_against_index, absent as get_against_papaya, absent as churn_against_dashmap,
-    absent as churn_against_the_better, absent as churn_against_boxes,
+    absent as churn_against_the_better, absent as churn_against_boxes, absent as observed_against_unobserved,
 };
