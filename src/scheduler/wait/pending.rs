@@ -289,9 +289,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Wish::Many(count) => Want::Many(*count),
             Wish::Refused(_) => unreachable!("it was not let in"),
         };
-        // Before the mutex is taken: user code.
-        let waker = waker.cloned();
-        let (waiter, looks) = {
+        // Before the mutex is taken: user code, and an allocation.
+        let mut waiter = Arc::new(Waiter::new(want, deadline, now, waker.cloned()));
+        let looks = {
             let mut queue = core.waiters.queue();
             if queue.is_closed {
                 return Some(Err(WaitError::Closed));
@@ -304,10 +304,8 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             if queue.waiting() == 0 {
                 queue.pace.start(now);
             }
-            let order = queue.arrive(self.class);
-            let waiter = Arc::new(Waiter::new(want, order, self.class, deadline, now, waker));
-            let looks = queue.insert(&waiter, take_filter(&mut self.wish));
-            (waiter, looks)
+            Arc::get_mut(&mut waiter).expect("nobody else has it yet").order = queue.arrive(self.class);
+            queue.insert(&waiter, take_filter(&mut self.wish))
         };
         core.waiters.counts.began();
         core.tell(EventKind::WaitStarted, self.named());

@@ -42,9 +42,23 @@ use crate::{
 /// Takes anything.
 struct Open<R: Resource> {
     waiter: Arc<Waiter<R>>,
+    time: Time,
+    settled: bool,
     /// Units that nobody has claimed for it yet.
     missing: usize,
-    settled: bool,
+}
+
+/// A copy of what the queue needs to know of a waiter that leaves: whoever takes it out has its memory in no cache.
+#[derive(Clone, Copy)]
+struct Time {
+    deadline: u64,
+    is_thread: bool,
+}
+
+impl Time {
+    fn of<R: Resource>(waiter: &Waiter<R>) -> Self {
+        Time { deadline: waiter.deadline, is_thread: waiter.is_thread }
+    }
 }
 
 /// Has a filter.
@@ -161,7 +175,8 @@ impl<R: Resource> Queue<R> {
                 let settled = self.settled > 0;
                 looks = !settled;
                 self.settled += usize::from(settled);
-                let open = Open { waiter: Arc::clone(waiter), missing: waiter.count(), settled };
+                let (waiter, missing) = (Arc::clone(waiter), waiter.count());
+                let open = Open { time: Time::of(&waiter), waiter, settled, missing };
                 self.open.insert(order, open);
             }
             Want::Named(named) => {
@@ -178,7 +193,7 @@ impl<R: Resource> Queue<R> {
 
     fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
         self.len += 1;
-        self.classes[usize::from(waiter.class)] += 1;
+        self.classes[waiter.order.class()] += 1;
         if waiter.is_thread {
             self.threads.insert(waiter.order, Arc::clone(waiter));
         }
@@ -189,16 +204,15 @@ impl<R: Resource> Queue<R> {
         }
     }
 
-    fn strike(&mut self, waiter: &Waiter<R>) {
+    fn strike(&mut self, order: Order, Time { deadline, is_thread }: Time) {
         self.len -= 1;
-        self.classes[usize::from(waiter.class)] -= 1;
-        if waiter.is_thread {
-            self.threads.remove(waiter.order);
+        self.classes[order.class()] -= 1;
+        if is_thread {
+            self.threads.remove(order);
         }
-        if waiter.deadline != NEVER {
-            let deadlines =
-                if waiter.is_thread { &mut self.thread_deadlines } else { &mut self.task_deadlines };
-            deadlines.remove(&(waiter.deadline, waiter.order));
+        if deadline != NEVER {
+            let deadlines = if is_thread { &mut self.thread_deadlines } else { &mut self.task_deadlines };
+            deadlines.remove(&(deadline, order));
         }
     }
 
@@ -230,23 +244,28 @@ impl<R: Resource> Queue<R> {
     }
 
     fn take(&mut self, place: Place) -> Option<Left<R>> {
-        let (waiter, filter) = match place {
-            Place::Collector | Place::Open(_) => {
-                let open = match place {
-                    Place::Open(order) => self.open.remove(order)?,
-                    _ => self.collector.take()?,
-                };
+        let (order, time, left) = match place {
+            Place::Collector => {
+                let open = self.collector.take()?;
                 self.settled -= usize::from(open.settled);
-                (open.waiter, None)
+                (open.waiter.order, open.time, (open.waiter, None))
             }
-            Place::Keyed(node, order) => (self.keyed.remove(&(node, order))?, None),
+            Place::Open(order) => {
+                let open = self.open.remove(order)?;
+                self.settled -= usize::from(open.settled);
+                (order, open.time, (open.waiter, None))
+            }
+            Place::Keyed(node, order) => {
+                let waiter = self.keyed.remove(&(node, order))?;
+                (order, Time::of(&waiter), (waiter, None))
+            }
             Place::Picky(order) => {
                 let picky = self.picky.remove(&order)?;
-                (picky.waiter, picky.filter)
+                (order, Time::of(&picky.waiter), (picky.waiter, picky.filter))
             }
         };
-        self.strike(&waiter);
-        Some((waiter, filter))
+        self.strike(order, time);
+        Some(left)
     }
 
     /// H4: the first in order that wants the resource, or may want it.

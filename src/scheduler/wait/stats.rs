@@ -93,7 +93,7 @@ impl Counts {
     fn stripe(&self) -> &Stripe {
         // The high bits of a product have all of a factor's in them.
         let mixed = (thread_hint() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.stripes[(mixed >> 32) as usize % STRIPES]
+        &self.stripes[(mixed >> 32) as usize & (STRIPES - 1)]
     }
 
     pub fn began(&self) {

@@ -67,6 +67,7 @@ impl<R: Resource> Named<R> {
 }
 
 /// Units that were taken for one waiter.
+#[repr(C)]
 pub struct Units<R: Resource> {
     pub first: Option<Lent<R>>,
     pub more: Vec<Lent<R>>,
@@ -112,35 +113,40 @@ enum Phase<R: Resource> {
     Ready,
     /// This one has become eligible; it is for the waiter to try. Pinned for the nudge: whoever hears of it passes it on, or unpins.
     Nudged(Named<R>),
-    Failed(WaitError),
+    /// Boxed: it is rare, and every waiter has room for the largest phase.
+    Failed(Box<WaitError>),
     Panicked(Box<dyn Any + Send>),
     /// Nobody is there any more, or everything has been taken out.
     Gone,
 }
 
+/// What a hand-off touches comes first.
+#[repr(C)]
 struct Cell<R: Resource> {
     phase: Phase<R>,
-    units: Units<R>,
-    /// A filter that has left the queue.
-    filter: Option<Filter<R>>,
     waker: Option<Waker>,
+    units: Units<R>,
     /// A thread is to look after the time.
     poked: bool,
+    /// A filter that has left the queue.
+    filter: Option<Filter<R>>,
 }
 
 /// One who waits.
+///
+/// By the time of the hand-off it is in nobody's cache. What that touches comes first, in as few cache lines as it needs.
+#[repr(C)]
 pub struct Waiter<R: Resource> {
-    pub want: Want<R>,
-    pub order: Order,
-    pub class: u8,
-    /// On the scheduler's clock; [`NEVER`](crate::shard::NEVER) for none.
-    pub deadline: u64,
     /// When it began to wait.
     pub since: u64,
     pub is_thread: bool,
     /// It looks after the time for all; set under the queue's mutex.
     pub keeps_time: AtomicBool,
     cell: Mutex<Cell<R>>,
+    pub want: Want<R>,
+    pub order: Order,
+    /// On the scheduler's clock; [`NEVER`](crate::shard::NEVER) for none.
+    pub deadline: u64,
     alarm: Condvar,
 }
 
@@ -166,18 +172,11 @@ pub enum GivenUp<R: Resource> {
 struct Bell(Option<Waker>);
 
 impl<R: Resource> Waiter<R> {
-    pub fn new(
-        want: Want<R>,
-        order: Order,
-        class: u8,
-        deadline: u64,
-        since: u64,
-        waker: Option<Waker>,
-    ) -> Self {
+    /// It has its place in the order once it arrives.
+    pub fn new(want: Want<R>, deadline: u64, since: u64, waker: Option<Waker>) -> Self {
         Waiter {
             want,
-            order,
-            class,
+            order: Order::FIRST,
             deadline,
             since,
             is_thread: waker.is_none(),
@@ -248,7 +247,7 @@ impl<R: Resource> Waiter<R> {
 
     /// Ends the wait without a lease. What was collected comes back, also if nobody is there any more.
     pub fn fail(&self, error: WaitError, filter: Option<Filter<R>>) -> Units<R> {
-        self.end(Phase::Failed(error), filter).1
+        self.end(Phase::Failed(Box::new(error)), filter).1
     }
 
     /// Ends the wait with a panic that is to go on in its own thread.
@@ -395,7 +394,7 @@ impl<R: Resource> Cell<R> {
         match mem::replace(&mut self.phase, Phase::Gone) {
             Phase::Ready => Look::Ready(mem::replace(&mut self.units, Units::none())),
             Phase::Nudged(node) => Look::Nudged(node),
-            Phase::Failed(error) => Look::Failed(error),
+            Phase::Failed(error) => Look::Failed(*error),
             Phase::Panicked(payload) => Look::Panicked(payload),
             Phase::Waiting | Phase::Gone => unreachable!("nobody looks after the end"),
         }

@@ -12,7 +12,7 @@ pub struct Order {
 const CLASS: u32 = u8::BITS;
 
 impl Order {
-    pub(super) const FIRST: Order = Order { urgency: i64::MIN, arrival: 0 };
+    pub const FIRST: Order = Order { urgency: i64::MIN, arrival: 0 };
     pub(super) const LAST: Order = Order { urgency: i64::MAX, arrival: u64::MAX };
 
     /// Of one class, later arrivals have greater orders.

@@ -7,8 +7,9 @@ fn a_search_comes_by_each_filter_once() {
     const WAITERS: usize = 500;
     let mut queue = Queue::<Entry>::new(32);
     for _ in 0..WAITERS {
-        let order = queue.arrive(0);
-        let waiter = Arc::new(Waiter::new(Want::Matching, order, 0, NEVER, 0, None));
+        let mut waiter = Waiter::new(Want::Matching, NEVER, 0, None);
+        waiter.order = queue.arrive(0);
+        let waiter = Arc::new(waiter);
         queue.insert(&waiter, Some(Filter::new(|_| false)));
     }
     let mut search = Search::new();
