@@ -210,6 +210,63 @@ fn waiters_get_the_probe() {
     assert_eq!((*lease.key(), phase(&fleet, 0)), (0, Phase::Probing));
 }
 
+/// A successful probe without a ramp gives all units back at once: to all who wait.
+#[test]
+fn waiters_get_all_units_that_a_probe_gives_back() {
+    let (fleet, clock) = fleet_of(1, Capacity::Limited(4), |builder| {
+        builder.ejection(rules().max_share(100).ramp(Duration::ZERO))
+    });
+    fail(&fleet, 0, 3);
+    clock.advance(seconds(30));
+    let probe = fleet.acquire().expect("it is due");
+    let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(fleet.acquire_async())).collect();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.iter_mut().all(|one| one.as_mut().poll(&mut context).is_pending()));
+    probe.finish(OK);
+    let served: Vec<_> = waiting.iter_mut().map(|one| one.as_mut().poll(&mut context)).collect();
+    assert!(served.iter().all(std::task::Poll::is_ready), "four units, four who wait");
+}
+
+/// Waiting tasks have no timer here: a rest of zero must not need one.
+#[test]
+fn no_rest_is_handed_on_at_once() {
+    let (fleet, _) = fleet_of(1, Capacity::Exclusive, |builder| builder.cooldown(Cooldown::default()));
+    let plain = Fleet::builder().shards(1).build().expect("in range");
+    plain.insert(Entry::new(0, 0, None)).expect("new");
+    let none = Outcome::RateLimited { retry_after: Duration::ZERO };
+    for fleet in [&fleet, &plain] {
+        for end in [0, 1, 2] {
+            let lease = fleet.acquire().expect("free");
+            let mut waiting = std::pin::pin!(fleet.acquire_async());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+            match end {
+                0 => lease.release_after(Duration::ZERO),
+                1 => lease.finish(none),
+                _ => lease.finish_after(OK, Duration::ZERO),
+            }
+            assert!(waiting.as_mut().poll(&mut context).is_ready(), "end {end}");
+        }
+        assert_eq!(fleet.stats().cooled, 0);
+    }
+}
+
+/// Leases from before the ejection decide nothing.
+#[test]
+fn what_was_lent_before_is_no_probe() {
+    let (fleet, clock) =
+        fleet_of(1, Capacity::Limited(4), |builder| builder.ejection(rules().max_share(100)));
+    let old: Vec<_> = (0..3).map(|_| fleet.acquire().expect("free")).collect();
+    fail(&fleet, 0, 3);
+    clock.advance(seconds(30));
+    let _ = fleet.tick();
+    assert_eq!(phase(&fleet, 0), Phase::Probing);
+    old.into_iter().for_each(|lease| lease.finish(OK));
+    assert_eq!(phase(&fleet, 0), Phase::Probing, "they say nothing of how it is now");
+    fleet.acquire().expect("the probe").finish(OK);
+    assert_eq!(phase(&fleet, 0), Phase::Ramping);
+}
+
 /// Traffic of one thread for so many calls; 0 fails at once, the others need 10 ms. Answers how many calls 0 has got.
 fn traffic(fleet: &Fleet, clock: &ManualClock, calls: u32) -> u32 {
     let mut failed = 0;
@@ -253,6 +310,33 @@ fn slow_ones_are_ejected_by_latency() {
         }
     }
     assert_eq!((fleet.ejected_by_rules(), phase(&fleet, 3)), (1, Phase::Ejected));
+}
+
+/// The fleet's median is not what the slow one makes of it, however few and however spread they are.
+#[test]
+fn slow_ones_are_ejected_by_latency_in_every_fleet() {
+    for members in 2..=9 {
+        for shards in [1, 2, members as usize, 8] {
+            let rules = rules().latency(3.0, 8).max_share(50);
+            let fleet = Fleet::builder().shards(shards).ejection(rules).build().expect("in range");
+            for key in 0..members {
+                fleet.insert(Entry::new(key, 0, None)).expect("new");
+            }
+            for _ in 0..40 {
+                for key in 0..members {
+                    if let Ok(lease) = fleet.acquire_key(&key) {
+                        let latency = Duration::from_millis(if key == 1 { 1_000 } else { 1 });
+                        lease.finish(Outcome::Ok { latency });
+                    }
+                }
+            }
+            assert_eq!(
+                (fleet.ejected_by_rules(), phase(&fleet, 1)),
+                (1, Phase::Ejected),
+                "{members} in {shards} shards"
+            );
+        }
+    }
 }
 
 #[test]

@@ -34,5 +34,5 @@ mod record;
 mod share;
 
 pub use policy::{Backoff, Cooldown, Ejection};
-pub use record::{Phase, Record, Report, ResourceStats, Seen, Verdict, towards_median};
+pub use record::{Circumstances, Phase, Record, Report, ResourceStats, Seen, Verdict, towards_median};
 pub use share::Share;

@@ -68,7 +68,7 @@ impl Ejection {
     }
 
     /// If its mean latency, weighted exponentially, exceeds `factor` times the fleet's median, and at least `calls` of its last 64
-    /// outcomes are known.
+    /// outcomes are known. The median is an estimate: the lower median of those of up to 64 shards.
     pub fn latency(self, factor: f64, calls: u32) -> Self {
         Ejection { latency: Some((factor, calls)), ..self }
     }
@@ -91,13 +91,17 @@ impl Ejection {
 
     /// How many percent of the fleet may be ejected by these rules at once, rounded down: with 10, nobody in a fleet of nine. Counted
     /// with the ejection in question, and kept when members leave: then those whose time is over first come back early.
+    ///
+    /// While there is no place, these rules keep nobody out: of two that fail at once, and one place, the other one is lent as before.
+    /// Let failures rest as well ([`Cooldown::on_failure`]): that knows no share.
     pub fn max_share(self, percent: u32) -> Self {
         Ejection { max_share: percent, ..self }
     }
 
     /// How long it takes after a successful probe until the resource is lent as before. Zero: at once.
     ///
-    /// A resource with several units gets them back one after another. One with a single unit rests after each success, so that the
+    /// A resource with several units gets them back one after another; one without a limit as many as were lent of it at most, and at the
+    /// end of the ramp all. One with a single unit rests after each success, so that the
     /// part of the time during which it works grows linearly.
     pub fn ramp(self, ramp: Duration) -> Self {
         Ejection { ramp, ..self }

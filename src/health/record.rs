@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{Cooldown, Ejection};
 use crate::{
     outcome::Outcome,
-    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    resource::Capacity,
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 /// Where a resource is in the picture of `health`.
@@ -83,6 +84,17 @@ pub struct Report {
     pub draw: u16,
 }
 
+/// How a resource stands when an outcome comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// Nothing else has ejected or removed it.
+    pub can_eject: bool,
+    /// Its ramp goes by time.
+    pub has_one_unit: bool,
+    /// Leases that are out, this one among them.
+    pub out: u32,
+}
+
 /// What follows from an outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
@@ -105,7 +117,12 @@ pub struct Record {
     /// One bit for each of the last outcomes, 1 for a failure; the newest is the lowest.
     recent: AtomicU64,
     known: AtomicU32,
+    /// Failures in a row, of those by which it is judged.
     in_a_row: AtomicU32,
+    /// The mean latency, of the successes by which it is judged.
+    judged: AtomicU64,
+    /// Failures in a row, whatever has been forgotten.
+    failures: AtomicU32,
     /// Outcomes in a row that were no successes, rate limits among them.
     troubles: AtomicU32,
     latency: AtomicU64,
@@ -119,6 +136,10 @@ pub struct Record {
     lasted: AtomicU64,
     /// The limit on leases outside of probe and ramp; 0 if there it is what it is.
     full: AtomicU32,
+    /// The most leases that were out at an outcome while it was healthy.
+    busiest: AtomicU32,
+    /// Leases from before the probe are out, or may be: what comes back first is not it.
+    stale: AtomicBool,
 }
 
 impl Record {
@@ -146,12 +167,34 @@ impl Record {
         self.full.store(full.unwrap_or(0), Relaxed);
     }
 
-    /// What it is judged by begins anew; what has been counted stays.
-    pub fn forget(&self) {
+    /// What it is judged by begins anew; what has been counted stays, and what a priority sees: nobody looks better for having failed.
+    fn forget(&self) {
         self.recent.store(0, Relaxed);
         self.known.store(0, Relaxed);
         self.in_a_row.store(0, Relaxed);
-        self.latency.store(0, Relaxed);
+        self.judged.store(0, Relaxed);
+    }
+
+    /// The next outcome but for those of `out` leases, which are older, is the probe's.
+    pub fn begin_probe(&self, out: u32) {
+        self.forget();
+        self.stale.store(out > 0, Relaxed);
+        self.set_phase(Phase::Probing);
+    }
+
+    /// Somebody knows better: it is healthy, and was never ejected.
+    pub fn begin_anew(&self) {
+        self.forget();
+        self.repeats.store(0, Relaxed);
+        self.lasted.store(0, Relaxed);
+        self.set_phase(Phase::Healthy);
+    }
+
+    /// Whether a return with so many leases out, its own among them, is the probe's.
+    fn is_probe(&self, out: u32) -> bool {
+        // The probe is lent when all others are back. If the last of those was returned without an outcome, the probe is taken for it:
+        // then there is another one.
+        out <= 1 && !self.stale.swap(false, Relaxed)
     }
 
     /// For a priority.
@@ -159,7 +202,7 @@ impl Record {
         let latency = self.latency.load(Relaxed);
         Seen {
             latency: (latency > 0).then(|| Duration::from_nanos(latency)),
-            failures: self.in_a_row.load(Relaxed),
+            failures: self.failures.load(Relaxed),
         }
     }
 
@@ -170,7 +213,7 @@ impl Record {
             failed: self.failed.load(Relaxed),
             rate_limited: self.rate_limited.load(Relaxed),
             cancelled: self.cancelled.load(Relaxed),
-            failures_in_a_row: self.in_a_row.load(Relaxed),
+            failures_in_a_row: self.failures.load(Relaxed),
             recent_failures: self.recent.load(Relaxed).count_ones(),
             recent: self.known.load(Relaxed),
             latency_nanos: self.latency.load(Relaxed),
@@ -180,13 +223,15 @@ impl Record {
         }
     }
 
-    /// The limit while the ramp is at `now`: at least one, and never more than it will be.
+    /// The limit while the ramp is at `now`: at least one, and never more than it will be. One without a limit gets back what was lent of
+    /// it at most before, and then everything.
     pub fn ramped(&self, rules: &Ejection, now: u64, full: u32) -> u32 {
         let (gone, ramp) = self.on_ramp(rules, now);
+        let top = if full == Capacity::MAX { self.busiest.load(Relaxed) } else { full };
         if gone >= ramp {
             full
         } else {
-            (u128::from(full) * u128::from(gone) / u128::from(ramp)).max(1) as u32
+            (u128::from(top) * u128::from(gone) / u128::from(ramp)).max(1) as u32
         }
     }
 
@@ -202,23 +247,28 @@ impl Record {
         (now.saturating_sub(self.until()), ramp)
     }
 
-    /// Records an outcome and decides. `can_eject` says that nothing else has ejected or removed the resource, `has_one_unit` that its
-    /// ramp goes by time; `take` takes a place under the share, if there is one.
+    /// Records an outcome and decides; `take` takes a place under the share, if there is one.
     pub fn judge(
         &self,
         report: &Report,
         rules: Option<&Ejection>,
-        (can_eject, has_one_unit): (bool, bool),
+        Circumstances { can_eject, has_one_unit, out }: Circumstances,
         take: impl FnOnce() -> bool,
     ) -> Verdict {
         let mut verdict = Verdict::default();
         self.remember(report.outcome);
+        let at = |rest: u64| report.now.saturating_add(rest).min(u64::MAX - 1);
         let rest = report.cooldown.and_then(|rules| rules.rest(report.outcome, self.troubles.load(Relaxed)));
-        verdict.cool = rest.map(|rest| report.now.saturating_add(rest).min(u64::MAX - 1));
+        // No rest is not a rest that is over at once: that would let waiters wait until somebody looks.
+        verdict.cool = rest.filter(|&rest| rest > 0).map(at);
         let Some(rules) = rules else { return verdict };
         let phase = self.phase();
+        if phase == Phase::Healthy {
+            self.busiest.store(self.busiest.load(Relaxed).max(out), Relaxed);
+        }
         let is_ill = match phase {
             Phase::Ejected => false,
+            Phase::Probing if !self.is_probe(out) => false,
             Phase::Probing => match report.outcome {
                 Outcome::Failed => true,
                 Outcome::Ok { latency } => {
@@ -242,8 +292,7 @@ impl Record {
             && let Outcome::Ok { latency } = report.outcome
         {
             let rest = self.rest_on_ramp(rules, report.now, nanos(latency));
-            verdict.cool =
-                verdict.cool.max(rest.map(|rest| report.now.saturating_add(rest).min(u64::MAX - 1)));
+            verdict.cool = verdict.cool.max(rest.filter(|&rest| rest > 0).map(at));
         }
         verdict
     }
@@ -267,16 +316,18 @@ impl Record {
             Outcome::Ok { latency } => {
                 add(&self.succeeded);
                 self.in_a_row.store(0, Relaxed);
+                self.failures.store(0, Relaxed);
                 self.troubles.store(0, Relaxed);
                 self.push(0);
-                let (old, new) = (self.latency.load(Relaxed), nanos(latency).max(1));
-                let mean =
-                    if old == 0 { u128::from(new) } else { (u128::from(old) * 7 + u128::from(new)) / 8 };
-                self.latency.store(mean as u64, Relaxed);
+                let new = nanos(latency).max(1);
+                for mean in [&self.latency, &self.judged] {
+                    mean.store(towards_mean(mean.load(Relaxed), new), Relaxed);
+                }
             }
             Outcome::Failed => {
                 add(&self.failed);
                 more(&self.in_a_row);
+                more(&self.failures);
                 more(&self.troubles);
                 self.push(1);
             }
@@ -306,7 +357,7 @@ impl Record {
             }
             Outcome::Ok { .. } => {
                 rules.latency.is_some_and(|(_, calls)| known >= calls)
-                    && is_outlier(rules, self.latency.load(Relaxed), report.median)
+                    && is_outlier(rules, self.judged.load(Relaxed), report.median)
             }
             _ => false,
         }
@@ -337,6 +388,11 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// An exponential mean; 0 before the first value.
+fn towards_mean(mean: u64, value: u64) -> u64 {
+    if mean == 0 { value } else { ((u128::from(mean) * 7 + u128::from(value)) / 8) as u64 }
+}
+
 fn is_outlier(rules: &Ejection, latency: u64, median: u64) -> bool {
     median > 0 && rules.latency.is_some_and(|(factor, _)| latency as f64 > factor * median as f64)
 }
@@ -347,7 +403,7 @@ pub fn towards_median(estimate: u64, value: u64) -> u64 {
     let step = (estimate / 16).max(1);
     match estimate {
         0 => value,
-        _ if value > estimate => (estimate + step).min(value),
+        _ if value > estimate => estimate.saturating_add(step).min(value),
         _ => (estimate - step).max(value),
     }
 }
@@ -358,13 +414,14 @@ mod tests {
 
     const OK: Outcome = Outcome::Ok { latency: Duration::from_millis(10) };
     const SECOND: u64 = 1_000_000_000;
+    const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, out: 1 };
 
     fn report(outcome: Outcome, now: u64) -> Report {
         Report { outcome, now, cooldown: None, median: 10_000_000, draw: 0 }
     }
 
     fn tell(record: &Record, rules: &Ejection, outcome: Outcome, now: u64) -> Verdict {
-        record.judge(&report(outcome, now), Some(rules), (true, true), || true)
+        record.judge(&report(outcome, now), Some(rules), AS_USUAL, || true)
     }
 
     #[test]
@@ -386,7 +443,7 @@ mod tests {
     fn a_probe_decides() {
         let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
         assert_eq!(tell(&record, &rules, Outcome::Failed, 0).eject, Some(30 * SECOND));
-        record.set_phase(Phase::Probing);
+        record.begin_probe(0);
         assert_eq!(
             tell(&record, &rules, Outcome::Cancelled, 40 * SECOND),
             Verdict::default(),
@@ -397,7 +454,7 @@ mod tests {
             Some(100 * SECOND),
             "twice as long"
         );
-        record.set_phase(Phase::Probing);
+        record.begin_probe(0);
         assert!(tell(&record, &rules, OK, 100 * SECOND).ramps);
         assert_eq!(record.phase(), Phase::Ramping);
         // A sixth of the ramp: five times the latency.
@@ -412,9 +469,9 @@ mod tests {
         let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
         let eject = |now: u64| tell(&record, &rules, Outcome::Failed, now).eject.expect("ill") - now;
         assert_eq!(eject(0), 30 * SECOND);
-        record.set_phase(Phase::Probing);
+        record.begin_probe(0);
         assert_eq!(eject(30 * SECOND), 60 * SECOND);
-        record.set_phase(Phase::Probing);
+        record.begin_probe(0);
         assert!(tell(&record, &rules, OK, 90 * SECOND).ramps);
         assert_eq!(eject(100 * SECOND), 120 * SECOND, "not yet");
         record.set_phase(Phase::Healthy);
@@ -439,12 +496,12 @@ mod tests {
     #[test]
     fn failures_never_improve_a_score() {
         let record = Record::default();
-        let _ = record.judge(&report(OK, 0), None, (true, true), || true);
+        let _ = record.judge(&report(OK, 0), None, AS_USUAL, || true);
         let before = record.seen();
         for outcome in
             [Outcome::Failed, Outcome::RateLimited { retry_after: Duration::ZERO }, Outcome::Cancelled]
         {
-            let _ = record.judge(&report(outcome, 0), None, (true, true), || true);
+            let _ = record.judge(&report(outcome, 0), None, AS_USUAL, || true);
             assert_eq!(record.seen().latency, before.latency);
             assert!(record.seen().failures >= before.failures);
         }
@@ -452,12 +509,89 @@ mod tests {
     }
 
     #[test]
+    fn nobody_looks_better_for_having_been_ejected() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        let _ = tell(&record, &rules, OK, 0);
+        for outcome in [Outcome::Failed, Outcome::Failed] {
+            let before = record.seen();
+            let _ = tell(&record, &rules, outcome, 0);
+            record.begin_probe(0);
+            assert_eq!(record.seen().latency, before.latency);
+            assert!(record.seen().failures > before.failures);
+        }
+        record.begin_anew();
+        assert_eq!(record.seen().failures, 2, "the operator knows better, and yet it has failed");
+        assert_eq!(
+            tell(&record, &rules, Outcome::Failed, 0).eject,
+            Some(30 * SECOND),
+            "the first time again"
+        );
+    }
+
+    #[test]
+    fn what_was_lent_before_is_no_probe() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        let with = |out, outcome| {
+            record.judge(
+                &report(outcome, 40 * SECOND),
+                Some(&rules),
+                Circumstances { out, ..AS_USUAL },
+                || true,
+            )
+        };
+        let _ = with(4, Outcome::Failed);
+        record.begin_probe(3);
+        for out in [3, 2, 1] {
+            assert_eq!(with(out, OK), Verdict::default(), "{out} out");
+            assert_eq!(record.phase(), Phase::Probing);
+        }
+        assert!(with(1, OK).ramps, "the probe");
+    }
+
+    #[test]
+    fn without_a_limit_the_ramp_goes_to_what_was_lent() {
+        let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+        let with = |out, outcome, now| {
+            record.judge(&report(outcome, now), Some(&rules), Circumstances { out, ..AS_USUAL }, || true)
+        };
+        let _ = with(100, OK, 0);
+        let _ = with(60, Outcome::Failed, 0);
+        record.begin_probe(0);
+        assert!(with(1, OK, 100 * SECOND).ramps);
+        assert_eq!([100, 115, 129].map(|at| record.ramped(&rules, at * SECOND, Capacity::MAX)), [1, 50, 96]);
+        assert_eq!(record.ramped(&rules, 130 * SECOND, Capacity::MAX), Capacity::MAX);
+    }
+
+    #[test]
+    fn no_latency_is_too_long() {
+        let mut estimate = 0;
+        for value in [u64::MAX, 0, u64::MAX, u64::MAX] {
+            estimate = towards_median(estimate, value);
+        }
+        assert!(estimate > 0);
+        assert_eq!(towards_mean(u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn no_rest_is_none() {
+        let record = Record::default();
+        let cooldown = Some(Cooldown::default());
+        let limited = Outcome::RateLimited { retry_after: Duration::ZERO };
+        let verdict = record.judge(&Report { cooldown, ..report(limited, 5) }, None, AS_USUAL, || true);
+        assert_eq!(verdict.cool, None);
+    }
+
+    #[test]
     fn without_a_place_it_stays() {
         let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
-        let verdict = record.judge(&report(Outcome::Failed, 0), Some(&rules), (true, true), || false);
+        let verdict = record.judge(&report(Outcome::Failed, 0), Some(&rules), AS_USUAL, || false);
         assert_eq!((verdict.eject, record.phase()), (None, Phase::Healthy));
-        let verdict =
-            record.judge(&report(Outcome::Failed, 0), Some(&rules), (false, true), || unreachable!());
+        let verdict = record.judge(
+            &report(Outcome::Failed, 0),
+            Some(&rules),
+            Circumstances { can_eject: false, ..AS_USUAL },
+            || unreachable!(),
+        );
         assert_eq!(verdict.eject, None);
     }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! S1 makes the number true before the hold is set, and it is given back after the hold is gone: so at no moment are more ejected than
-//! there are places. A removal takes places away: of S2 and R2 one comes first. If it is S2, R3 sees the count of S1; if R2, S3 sees the
+//! there are places, but between R1 and R3. A removal takes places away: of S2 and R2 one comes first. If it is S2, R3 sees the count of S1; if R2, S3 sees the
 //! members of R1. What R3 cannot find in the book yet, the ejector's own R3 finds.
 
 use crate::sync::atomic::{AtomicU32, Ordering, fence};

@@ -180,6 +180,11 @@ impl<R: Resource> Core<R> {
         Timestamp::from_nanos(self.now()).saturating_add(duration).as_nanos().min(NEVER - 1)
     }
 
+    /// When a rest that begins now is over. No rest is none, not one that is over at once: waiters would wait until somebody looks.
+    pub fn rest(&self, duration: std::time::Duration) -> Option<u64> {
+        (!duration.is_zero()).then(|| self.after(duration))
+    }
+
     /// Retires what nobody reaches any more. Must not run under a shard's lock: the end of its section may run other
     /// garbage's `Drop`.
     #[inline]

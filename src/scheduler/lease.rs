@@ -121,11 +121,11 @@ impl<'s, R: Resource> Lease<'s, R> {
     pub fn release(self) {}
 
     /// Returns the lease, and lets the resource cool for `duration` from now on, in one transition: there is no moment
-    /// at which it can be lent before. If it is cooling already, the later deadline counts.
+    /// at which it can be lent before. If it is cooling already, the later deadline counts. Zero: as [`release`](Lease::release).
     pub fn release_after(self, duration: Duration) {
-        let deadline = self.core.after(duration);
+        let deadline = self.core.rest(duration);
         let lease = mem::ManuallyDrop::new(self);
-        let _ = lease.core.end(&lease.held, Some(deadline), None);
+        let _ = lease.core.end(&lease.held, deadline, None);
     }
 
     /// Returns the lease and says how the work went. [`Outcome::RateLimited`] cools the resource, as
@@ -139,7 +139,7 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// As [`finish`](Lease::finish), and lets the resource cool for `rest` from now on, or for as long as the outcome asks for, if that
     /// is longer.
     pub fn finish_after(self, outcome: Outcome, rest: Duration) {
-        let ending = self.core.judge(outcome).and_rest_until(self.core.after(rest));
+        let ending = self.core.judge(outcome).and_rest_until(self.core.rest(rest));
         let lease = mem::ManuallyDrop::new(self);
         let _ = lease.core.conclude(&lease.held, &ending);
     }
@@ -246,9 +246,9 @@ impl<R: Resource> OwnedLease<R> {
 
     /// As [`Lease::release_after`].
     pub fn release_after(self, duration: Duration) {
-        let deadline = self.core.after(duration);
+        let deadline = self.core.rest(duration);
         let (core, held) = self.into_parts();
-        let _ = core.end(&held, Some(deadline), None);
+        let _ = core.end(&held, deadline, None);
     }
 
     /// As [`Lease::finish`].
@@ -260,7 +260,7 @@ impl<R: Resource> OwnedLease<R> {
 
     /// As [`Lease::finish_after`].
     pub fn finish_after(self, outcome: Outcome, rest: Duration) {
-        let ending = self.core.judge(outcome).and_rest_until(self.core.after(rest));
+        let ending = self.core.judge(outcome).and_rest_until(self.core.rest(rest));
         let (core, held) = self.into_parts();
         let _ = core.conclude(&held, &ending);
     }

@@ -46,8 +46,8 @@ impl Ending {
     }
 
     /// The resource cools until `deadline` at least.
-    pub fn and_rest_until(self, deadline: u64) -> Self {
-        Ending { deadline: self.deadline.max(Some(deadline)), ..self }
+    pub fn and_rest_until(self, deadline: Option<u64>) -> Self {
+        Ending { deadline: self.deadline.max(deadline), ..self }
     }
 }
 
@@ -93,7 +93,12 @@ impl<'a, R: Resource> Unit<'a, R> {
             } else {
                 drop(locked);
             }
-            return core.give_back_waited(node, value, guard.is_none(), count);
+            let load = core.give_back_waited(node, value, guard.is_none(), count);
+            if let Some(guard) = guard.filter(|_| verdict.is_some_and(|verdict| verdict.ramps)) {
+                // A successful probe gives it more units than the one that was handed on.
+                core.offer_node(alive, &guard);
+            }
+            return load;
         }
         let (garbage, moved, ranked) =
             locked.give_back(alive, value, (deadline, eject), count, forecast.as_ref());
@@ -306,7 +311,7 @@ impl<R: Resource> Core<R> {
             return Ending { deadline: None, count, told: Some(told) };
         }
         let deadline = match outcome {
-            Outcome::RateLimited { retry_after } => Some(self.after(retry_after)),
+            Outcome::RateLimited { retry_after } => self.rest(retry_after),
             _ => None,
         };
         Ending { deadline, count, told: None }

@@ -110,6 +110,11 @@ impl<'s, R: Resource> Locked<'s, R> {
         unsafe { &*node.as_ptr() }
     }
 
+    /// Resources that live here, those included that were removed and are still lent.
+    pub fn live(&self) -> u32 {
+        self.inner.slots.live()
+    }
+
     // Room.
 
     pub(super) fn shortage_for_more(&self, nodes: usize) -> Option<Shortage> {

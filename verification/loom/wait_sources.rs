@@ -1,12 +1,12 @@
 //! Waiting: everything but a return that makes a resource eligible, or ends a wait, against a registration. Whoever is not told
 //! waits for ever: a deadlock.
 
-use leasehold::WaitError;
+use leasehold::{OwnedLease, WaitError};
 use loom::future::block_on;
 
 use crate::{
     common::{SHORT, model, model_within},
-    driver::{Fleet, Setup},
+    driver::{Fleet, Res, Setup},
     wait::{Task, at_rest, fleet, spawn, use_one},
 };
 
@@ -169,14 +169,20 @@ fn thaw_register() {
     );
 }
 
-/// It cools by its return and is due at once: the thread that sleeps looks after the time.
+/// Returned while it cools, and due at once.
+fn cool_and_return(fleet: &Fleet, lease: OwnedLease<Res>) {
+    fleet.scheduler.cool(lease.key(), std::time::Duration::ZERO).expect("a member");
+    drop(lease);
+}
+
+/// It cools when it is returned and is due at once: the thread that sleeps looks after the time.
 #[test]
 fn cooling_return() {
     model(|| {
         let fleet = fleet(one(), 1);
         let lease = fleet.scheduler.acquire_owned().expect("free");
         let other = spawn(&fleet, |fleet| fleet.scheduler.request().wait().map(|lease| lease.check()));
-        lease.release_after(std::time::Duration::ZERO);
+        cool_and_return(&fleet, lease);
         assert_eq!(other.join().expect("no panic"), Ok(0));
         at_rest(fleet, 1);
     });
@@ -196,7 +202,7 @@ fn timekeeper_leaves() {
             })
         });
         drop(one);
-        two.release_after(std::time::Duration::ZERO);
+        cool_and_return(&fleet, two);
         for lease in others.map(|other| other.join().expect("no panic")) {
             drop(lease);
         }

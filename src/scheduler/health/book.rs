@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
     /// The ejection that ends at this moment.
     Readmit,
@@ -21,8 +21,8 @@ pub enum Task {
     Ramp(u64),
 }
 
-/// By moment, then by the resource's address.
-type Due<R> = BTreeMap<(u64, usize), (Named<R>, Task)>;
+/// By moment, then by the resource's address. One resource may have a ramp that has gone stale and an ejection at the same moment.
+type Due<R> = BTreeMap<(u64, usize, Task), Named<R>>;
 
 /// Every resource in it is pinned; whoever takes an entry out unpins it.
 pub struct Book<R: Resource> {
@@ -42,7 +42,7 @@ impl<R: Resource> Book<R> {
     }
 
     fn publish(&self, due: &Due<R>) {
-        let earliest = due.first_key_value().map_or(NEVER, |((moment, _), _)| *moment);
+        let earliest = due.first_key_value().map_or(NEVER, |(&(moment, ..), _)| moment);
         // Relaxed: `Core::note` orders it, as it orders the faces' deadlines.
         self.earliest.store(earliest, Ordering::Relaxed);
     }
@@ -55,17 +55,17 @@ impl<R: Resource> Book<R> {
     /// Enters something. The resource is pinned, and the pin is the book's now. Answers the pin of an entry that it replaces.
     pub fn enter(&self, moment: u64, named: Named<R>, task: Task) -> Option<Named<R>> {
         let mut due = self.lock();
-        let old = due.insert((moment, named.address()), (named, task));
+        let old = due.insert((moment, named.address(), task), named);
         self.publish(&due);
-        old.map(|(named, _)| named)
+        old
     }
 
-    /// Takes the entry of a resource out.
+    /// Takes the end of a resource's ejection out.
     pub fn strike(&self, moment: u64, named: Named<R>) -> Option<Named<R>> {
         let mut due = self.lock();
-        let struck = due.remove(&(moment, named.address()));
+        let struck = due.remove(&(moment, named.address(), Task::Readmit));
         self.publish(&due);
-        struck.map(|(named, _)| named)
+        struck
     }
 
     /// Takes the first entry that is due at `now` out.
@@ -75,7 +75,7 @@ impl<R: Resource> Book<R> {
         }
         let mut due = self.lock();
         let first = due.first_entry().filter(|first| first.key().0 <= now)?;
-        let ((moment, _), (named, task)) = first.remove_entry();
+        let ((moment, _, task), named) = first.remove_entry();
         self.publish(&due);
         Some((moment, named, task))
     }
@@ -83,8 +83,8 @@ impl<R: Resource> Book<R> {
     /// Takes the first ejection out, due or not.
     pub fn first_ejection(&self) -> Option<(u64, Named<R>)> {
         let mut due = self.lock();
-        let key = due.iter().find(|(_, (_, task))| *task == Task::Readmit).map(|(key, _)| *key)?;
-        let (named, _) = due.remove(&key)?;
+        let key = *due.keys().find(|(.., task)| *task == Task::Readmit)?;
+        let named = due.remove(&key)?;
         self.publish(&due);
         Some((key.0, named))
     }

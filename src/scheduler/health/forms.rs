@@ -39,7 +39,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         core.find(hash, key, &guard)?.record().map(Record::stats)
     }
 
-    /// How many resources the [rules](crate::Ejection) hold ejected now: never more than their share. Wait-free.
+    /// How many resources the [rules](crate::Ejection) hold ejected now: never more than their share, but for the moment in which one that
+    /// is removed takes a place with it. Wait-free.
     pub fn ejected_by_rules(&self) -> u32 {
         self.core.health.as_ref().map_or(0, super::Health::ejected)
     }

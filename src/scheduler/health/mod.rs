@@ -18,7 +18,8 @@
 //! ```
 //!
 //! **Exactly one probe.** P2 sets the limit to one unit before it clears the hold, in one critical section: from then on the word
-//! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit.
+//! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit, and their outcomes
+//! decide nothing: the probe is lent when all of them are back.
 //!
 //! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
 //! what is due, and whoever finds nothing eligible answers with it.
@@ -36,7 +37,7 @@ use super::{
     wait::{Named, Work},
 };
 use crate::{
-    health::{Cooldown, Ejection, Phase, Record, Report, Share, Verdict, towards_median},
+    health::{Circumstances, Cooldown, Ejection, Phase, Record, Report, Share, Verdict, towards_median},
     node::{Hold, Node, quietly},
     outcome::Outcome,
     resource::Resource,
@@ -92,19 +93,38 @@ impl<R: Resource> Health<R> {
         self.share.count()
     }
 
-    /// The fleet's median latency: the mean of the shards'. 0 if there is none yet.
+    /// The fleet's median latency: the lower median of the shards'. 0 if there is none yet. Of more shards than [`ASKED`], so many are asked,
+    /// evenly spread.
     fn median(&self) -> u64 {
         if self.rules.is_none_or(|rules| rules.latency.is_none()) {
             return 0;
         }
-        // Relaxed: estimates.
-        let known =
-            self.medians.iter().map(|median| median.load(Ordering::Relaxed)).filter(|&median| median > 0);
-        let (sum, count) =
-            known.fold((0u128, 0u128), |(sum, count), median| (sum + u128::from(median), count + 1));
-        sum.checked_div(count).unwrap_or(0) as u64
+        let mut known = [0; ASKED];
+        let mut count = 0;
+        let step = self.medians.len().div_ceil(ASKED);
+        for median in self.medians.iter().step_by(step.max(1)) {
+            // Relaxed: estimates.
+            let median = median.load(Ordering::Relaxed);
+            if median > 0 {
+                known[count] = median;
+                count += 1;
+            }
+        }
+        let known = &mut known[..count];
+        if known.is_empty() { 0 } else { *known.select_nth_unstable((count - 1) / 2).1 }
+    }
+
+    /// A resource has left its shard, or is not lent any more: if it was the only one there, its latency is not the fleet's. The lock
+    /// is its home's.
+    fn forget_median(&self, locked: &Locked<'_, R>, node: &Node<R>) {
+        if locked.live() <= 1 {
+            self.medians[node.home() as usize].store(0, Ordering::Relaxed);
+        }
     }
 }
+
+/// Shards of which the medians are compared.
+const ASKED: usize = 64;
 
 impl<R: Resource> Core<R> {
     /// O1. The clock was read, before anything was changed. A panic of `cooldown` stops here: it may be too late to undo anything.
@@ -135,8 +155,13 @@ impl<R: Resource> Core<R> {
             // Relaxed: under the lock; read as an estimate.
             median.store(towards_median(median.load(Ordering::Relaxed), latency), Ordering::Relaxed);
         }
+        let circumstances = Circumstances { can_eject, has_one_unit, out: state.in_flight() };
         let take = || health.share.take(|| self.roster.members());
-        record.judge(report, health.rules.as_ref(), (can_eject, has_one_unit), take)
+        let verdict = record.judge(report, health.rules.as_ref(), circumstances, take);
+        if verdict.eject.is_some() {
+            health.forget_median(locked, node);
+        }
+        verdict
     }
 
     /// O2 after the return, with the lock still held: keeps the node for the book, and lets the ramp begin.
@@ -272,9 +297,11 @@ impl<R: Resource> Core<R> {
     pub fn take_over(&self, locked: &mut Locked<'_, R>, node: &Node<R>) -> Option<u64> {
         let record = node.record()?;
         let until = (record.phase() == Phase::Ejected).then(|| record.until());
+        if let Some(health) = &self.health {
+            health.forget_median(locked, node);
+        }
         if record.phase() != Phase::Healthy {
-            record.set_phase(Phase::Healthy);
-            record.forget();
+            record.begin_anew();
             if let Some(full) = record.full_limit() {
                 record.set_full_limit(None);
                 locked.relimit(node, full);
@@ -308,8 +335,7 @@ impl<R: Resource> Core<R> {
 
 /// P2 before the hold is cleared: one unit.
 fn begin_probe<R: Resource>(locked: &mut Locked<'_, R>, node: &Node<R>, record: &Record) {
-    record.forget();
-    record.set_phase(Phase::Probing);
+    record.begin_probe(node.state.load().in_flight());
     let limit = locked.details(node).limit;
     if record.full_limit().is_none() && limit != 1 {
         record.set_full_limit(Some(limit));

@@ -1,5 +1,7 @@
 //! Giving units back, by guards and by tokens.
 
+use std::time::Duration;
+
 use leasehold::{Outcome, ReleaseError, Token};
 
 use super::super::{
@@ -116,16 +118,21 @@ impl Driver<'_> {
     pub(super) fn end_of(&self, ended: Ended) -> (Option<u64>, Option<Outcome>) {
         match ended {
             Ended::Dropped | Ended::Released => (None, None),
-            Ended::After(span) => (Some(self.deadline(span)), None),
+            Ended::After(span) => (self.rest(span), None),
             Ended::Finished(outcome) => (self.cooling_of(outcome), Some(outcome)),
         }
     }
 
     pub(super) fn cooling_of(&self, outcome: Outcome) -> Option<u64> {
         match outcome {
-            Outcome::RateLimited { retry_after } => Some(self.deadline(retry_after)),
+            Outcome::RateLimited { retry_after } => self.rest(retry_after),
             _ => None,
         }
+    }
+
+    /// No rest is none.
+    fn rest(&self, span: Duration) -> Option<u64> {
+        (!span.is_zero()).then(|| self.deadline(span))
     }
 
     /// The lease of a token, if it is out: its entry is then free again.
