@@ -260,8 +260,12 @@ fn a_slow_time_is_forgotten() {
         drop(lease);
         drop(done(&mut task).unwrap());
     }
+    // Somebody waits for what does not come, and stands before all others.
+    fleet.insert(Entry::new(9, 0, 0)).unwrap();
+    fleet.exclude(&9).unwrap();
+    let _stands = waiting(fleet.acquire_key_async(&9));
     let mut shed = 0;
-    for _ in 0..100 {
+    for _ in 0..10_000 {
         let lease = fleet.acquire().unwrap();
         let mut task = fleet.request().timeout(10 * SECOND).into_future();
         if poll(&mut task).is_ready() {
@@ -270,7 +274,36 @@ fn a_slow_time_is_forgotten() {
         clock.advance(SECOND);
         drop(lease);
     }
-    assert!(shed < 50, "all are shed: so the pace is never measured again ({shed})");
+    assert!(shed > 0, "at first it is slow");
+    assert!(shed < 9_000, "all are shed: so the pace is never measured again ({shed})");
+}
+
+/// What is before one, and what one wants, is counted in units, and in the order in which it is served.
+#[test]
+fn what_is_before_one_is_counted_in_units_by_order() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true).ageing(8), 1);
+    let hand_over = |times: u32| {
+        for _ in 0..times {
+            let lease = fleet.acquire().unwrap();
+            let mut task = waiting(fleet.acquire_async());
+            clock.advance(SECOND);
+            drop(lease);
+            drop(done(&mut task).unwrap());
+        }
+    };
+    hand_over(10);
+    let _lease = fleet.acquire().unwrap();
+    let _before = waiting(fleet.acquire_many_async(50));
+    let refused = |mut task: leasehold::Acquire<'_, Entry<u32, u32, u32>>| {
+        matches!(poll(&mut task), Poll::Ready(Err(WaitError::Shed { .. })))
+    };
+    assert!(refused(fleet.request().timeout(40 * SECOND).into_future()), "fifty before it");
+    assert!(!refused(fleet.request().timeout(60 * SECOND).into_future()));
+    let _many: Vec<_> = (0..100).map(|_| waiting(fleet.acquire_async())).collect();
+    // Of a higher class, but only as far ahead as the ageing says.
+    assert!(refused(fleet.request().class(1).timeout(40 * SECOND).into_future()), "150 less eight");
+    assert!(!refused(fleet.request().class(100).timeout(40 * SECOND).into_future()), "the first");
+    assert!(!refused(fleet.request().key(&0).timeout(SECOND).into_future()), "who knows");
 }
 
 #[test]

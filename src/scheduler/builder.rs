@@ -297,9 +297,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     }
 
     /// Whether a request is refused with [`WaitError::Shed`](super::WaitError::Shed), instead of waiting in vain, if it cannot meet
-    /// its deadline: because that is past, or because those of its class and above who wait already, and itself, would take longer
-    /// at the mean interval of recent hand-offs. The first of its class and above is let in whatever the pace, unless its deadline is
-    /// past: so a bad time ends. Default: no.
+    /// its deadline: because that is past, or because what those before it want, and itself, would take longer at the mean interval of
+    /// recent hand-offs. Default: no.
+    ///
+    /// It is an estimate of the whole fleet's pace while somebody waited: who asks for a name, or with a filter, is refused only if the
+    /// deadline is past. The first in line is let in whatever the pace, and a pace is forgotten when nothing has been handed over for four
+    /// times its longest interval: so a bad time ends.
     pub fn shed_late(mut self, shed: bool) -> Self {
         self.rules.shed_late = shed;
         self

@@ -217,24 +217,38 @@ impl Default for Rules {
 
 impl Rules {
     /// Why somebody is not let into the queue.
-    fn refuse<R: Resource>(&self, queue: &Queue<R>, class: u8, now: u64, deadline: u64) -> Option<WaitError> {
+    fn refuse<R: Resource>(&self, queue: &mut Queue<R>, newcomer: &Newcomer) -> Option<WaitError> {
         let waiting = queue.waiting();
         if waiting >= self.max {
             return Some(WaitError::QueueFull { waiting, max: self.max });
         }
+        let &Newcomer { class, units, takes_any, now, deadline } = newcomer;
         if !self.shed_late || deadline == NEVER {
             return None;
         }
-        let ahead = queue.ahead_of(class);
-        let expected = queue.pace.expect(ahead + 1);
         let left = deadline.saturating_sub(now);
-        // The first in line is let in whatever the pace was: if nobody were, it would never be measured again.
-        let is_late = left == 0 || (ahead > 0 && expected.is_some_and(|expected| expected > left));
+        let ahead = queue.ahead_of(class);
+        queue.pace.forget_if_silent(now);
+        let expected = queue.pace.expect(ahead.saturating_add(units));
+        // The first in line is let in whatever the pace was: if nobody were, it would never be measured again. How long a certain resource
+        // takes is not known.
+        let is_late =
+            left == 0 || (takes_any && ahead > 0 && expected.is_some_and(|expected| expected > left));
         is_late.then(|| WaitError::Shed {
             expected: Duration::from_nanos(expected.unwrap_or(0)),
             left: Duration::from_nanos(left),
         })
     }
+}
+
+/// One who wants to be let into the queue.
+struct Newcomer {
+    class: u8,
+    units: u64,
+    /// Whatever is best, not a certain one.
+    takes_any: bool,
+    now: u64,
+    deadline: u64,
 }
 
 /// All who wait for something of one scheduler.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    Newcomer,
     error::WaitError,
     filter::Filter,
     queue::Left,
@@ -289,6 +290,13 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Wish::Many(count) => Want::Many(*count),
             Wish::Refused(_) => unreachable!("it was not let in"),
         };
+        let newcomer = Newcomer {
+            class: self.class,
+            units: if let Want::Many(count) = want { count as u64 } else { 1 },
+            takes_any: !matches!(want, Want::Named(_) | Want::Matching),
+            now,
+            deadline,
+        };
         // Before the mutex is taken: user code, and an allocation.
         let mut waiter = Arc::new(Waiter::new(want, deadline, now, waker.cloned()));
         let looks = {
@@ -296,7 +304,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             if queue.is_closed {
                 return Some(Err(WaitError::Closed));
             }
-            let refusal = core.waiters.rules.refuse(&queue, self.class, now, deadline);
+            let refusal = core.waiters.rules.refuse(&mut queue, &newcomer);
             if let Some(refusal) = refusal {
                 drop(queue);
                 return Some(self.turn_away(refusal, has_tried));
@@ -387,7 +395,13 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Ok(units) => Ok(units),
         }));
         if !matches!(tried, Ok(Err((None, _)))) {
-            self.core.waiters.queue().is_back();
+            let measures = tried.as_ref().is_ok_and(Result::is_ok) && self.core.waiters.rules.shed_late;
+            let now = if measures { quietly(|| self.core.now()) } else { None };
+            let mut queue = self.core.waiters.queue();
+            queue.is_back();
+            if let Some(now) = now {
+                queue.pace.tick(now);
+            }
         }
         match tried {
             Ok(Ok(units)) => {

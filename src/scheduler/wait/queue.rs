@@ -42,7 +42,7 @@ use crate::{
 /// Takes anything.
 struct Open<R: Resource> {
     waiter: Arc<Waiter<R>>,
-    time: Time,
+    known: Known,
     settled: bool,
     /// Units that nobody has claimed for it yet.
     missing: usize,
@@ -50,14 +50,16 @@ struct Open<R: Resource> {
 
 /// A copy of what the queue needs to know of a waiter that leaves: whoever takes it out has its memory in no cache.
 #[derive(Clone, Copy)]
-struct Time {
+struct Known {
     deadline: u64,
+    /// It wants so many in all.
+    units: u64,
     is_thread: bool,
 }
 
-impl Time {
+impl Known {
     fn of<R: Resource>(waiter: &Waiter<R>) -> Self {
-        Time { deadline: waiter.deadline, is_thread: waiter.is_thread }
+        Known { deadline: waiter.deadline, units: waiter.count() as u64, is_thread: waiter.is_thread }
     }
 }
 
@@ -91,7 +93,8 @@ pub struct Queue<R: Resource> {
     len: usize,
     /// Those who were woken to try for themselves, and may come back.
     away: usize,
-    classes: [u32; 256],
+    /// Units that are waited for, by class.
+    classes: [u64; 256],
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
     task_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
@@ -153,9 +156,16 @@ impl<R: Resource> Queue<R> {
         self.away -= 1;
     }
 
-    /// Those who wait in this class and above.
+    /// Units that those want who stand before one that arrives now in this class: at least so many. Of the classes below, those who
+    /// arrived last stand behind it, and of these there are no more than make up for the difference.
     pub fn ahead_of(&self, class: u8) -> u64 {
-        self.classes[usize::from(class)..].iter().map(|&count| u64::from(count)).sum()
+        let class = usize::from(class);
+        let above = self.classes[class..].iter().sum::<u64>();
+        let below = self.classes[..class]
+            .iter()
+            .enumerate()
+            .map(|(other, &units)| units.saturating_sub((class - other) as u64 * u64::from(self.ageing)));
+        above.saturating_add(below.sum())
     }
 
     /// The place of one that arrives now.
@@ -176,7 +186,7 @@ impl<R: Resource> Queue<R> {
                 looks = !settled;
                 self.settled += usize::from(settled);
                 let (waiter, missing) = (Arc::clone(waiter), waiter.count());
-                let open = Open { time: Time::of(&waiter), waiter, settled, missing };
+                let open = Open { known: Known::of(&waiter), waiter, settled, missing };
                 self.open.insert(order, open);
             }
             Want::Named(named) => {
@@ -193,7 +203,7 @@ impl<R: Resource> Queue<R> {
 
     fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
         self.len += 1;
-        self.classes[waiter.order.class()] += 1;
+        self.classes[waiter.order.class()] += waiter.count() as u64;
         if waiter.is_thread {
             self.threads.insert(waiter.order, Arc::clone(waiter));
         }
@@ -204,9 +214,9 @@ impl<R: Resource> Queue<R> {
         }
     }
 
-    fn strike(&mut self, order: Order, Time { deadline, is_thread }: Time) {
+    fn strike(&mut self, order: Order, Known { deadline, units, is_thread }: Known) {
         self.len -= 1;
-        self.classes[order.class()] -= 1;
+        self.classes[order.class()] -= units;
         if is_thread {
             self.threads.remove(order);
         }
@@ -244,27 +254,27 @@ impl<R: Resource> Queue<R> {
     }
 
     fn take(&mut self, place: Place) -> Option<Left<R>> {
-        let (order, time, left) = match place {
+        let (order, known, left) = match place {
             Place::Collector => {
                 let open = self.collector.take()?;
                 self.settled -= usize::from(open.settled);
-                (open.waiter.order, open.time, (open.waiter, None))
+                (open.waiter.order, open.known, (open.waiter, None))
             }
             Place::Open(order) => {
                 let open = self.open.remove(order)?;
                 self.settled -= usize::from(open.settled);
-                (order, open.time, (open.waiter, None))
+                (order, open.known, (open.waiter, None))
             }
             Place::Keyed(node, order) => {
                 let waiter = self.keyed.remove(&(node, order))?;
-                (order, Time::of(&waiter), (waiter, None))
+                (order, Known::of(&waiter), (waiter, None))
             }
             Place::Picky(order) => {
                 let picky = self.picky.remove(&order)?;
-                (order, Time::of(&picky.waiter), (picky.waiter, picky.filter))
+                (order, Known::of(&picky.waiter), (picky.waiter, picky.filter))
             }
         };
-        self.strike(order, time);
+        self.strike(order, known);
         Some(left)
     }
 

@@ -71,7 +71,7 @@ impl<R: Resource> Core<R> {
         search.about(std::ptr::from_ref(value).addr());
         // Read before the mutex is taken: the clock is user code.
         let now =
-            if aim != Aim::Look && self.waiters.rules.shed_late { quietly(|| self.now()) } else { None };
+            if aim == Aim::Claim && self.waiters.rules.shed_late { quietly(|| self.now()) } else { None };
         loop {
             let mut queue = self.waiters.queue();
             let known = search.knows_until(queue.ticket);
