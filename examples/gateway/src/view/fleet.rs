@@ -83,6 +83,8 @@ pub struct Held {
 impl Fleet {
     /// Reads it. Each number is true at some moment of the call.
     pub fn read(keys: &Keys, draining: bool) -> Self {
+        // Whose time is over can be lent, also if nobody has asked for a key since.
+        keys.tick();
         let stats = keys.stats();
         let waits = &stats.waits;
         let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
@@ -90,8 +92,8 @@ impl Fleet {
         let mut rows: Vec<Key> =
             keys.snapshot().into_iter().map(|state| Key::read(keys, state, now)).collect();
         rows.sort_by(|one, other| (one.rank, &one.name).cmp(&(other.rank, &other.name)));
+        // The oldest come first.
         let mut oldest = keys.leases();
-        oldest.sort_by_key(|lease| lease.since);
         oldest.truncate(LISTED);
         let held =
             |lease: leasehold::LeaseInfo<Arc<str>>| Held { key: lease.key, held_ms: millis(lease.held_for) };
@@ -123,12 +125,10 @@ impl Key {
             _ => None,
         };
         let left = until.map(|until| Timestamp::from_nanos(until).saturating_since(now));
-        // Its time is over, and nobody has asked for a key since: it is lent to the next one who does.
-        let is_due = left == Some(Duration::ZERO);
         Key {
             name: state.key,
-            standing: if is_due { Standing::Eligible } else { state.standing },
-            ready_in_ms: left.filter(|_| !is_due).map(millis),
+            standing: state.standing,
+            ready_in_ms: left.map(millis),
             phase: state.phase,
             in_flight: state.in_flight,
             limit: state.limit,
