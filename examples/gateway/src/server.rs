@@ -1,0 +1,151 @@
+//! Sockets: HTTP/1.1 with limits on what a client may cost, and an end that lets requests finish.
+
+use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, oneshot},
+    task::{JoinHandle, JoinSet},
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+/// What a server allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections at once; further ones wait to be accepted.
+    pub connections: usize,
+    /// Header fields of a request; with more it is answered 431.
+    pub headers: usize,
+    /// Bytes of a request's head; with more it is answered 431.
+    pub head_bytes: usize,
+    /// How long a client may take for the head of a request.
+    pub head_time: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { connections: 1_024, headers: 100, head_bytes: 64 * 1024, head_time: Duration::from_secs(30) }
+    }
+}
+
+/// A server on one socket. Dropped, it ends at once.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stop: oneshot::Sender<Duration>,
+    task: AbortOnDrop,
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<bool>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Server {
+    /// Listens, and serves every connection with a clone of `service`. An error of the service breaks the connection off.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub async fn start<S, B>(address: SocketAddr, bounds: Bounds, service: S) -> io::Result<Server>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let task = AbortOnDrop(tokio::spawn(run(listener, bounds, service, stopped)));
+        Ok(Server { address, stop, task })
+    }
+
+    /// Accepts nobody from now on, closes idle connections, and lets the others finish the request that they are at. Answers whether
+    /// all did within `limit`; the rest is broken off.
+    pub async fn stop(mut self, limit: Duration) -> bool {
+        let _ = self.stop.send(limit);
+        (&mut self.task.0).await.unwrap_or(false)
+    }
+}
+
+async fn run<S, B>(
+    listener: TcpListener,
+    bounds: Bounds,
+    service: S,
+    stopped: oneshot::Receiver<Duration>,
+) -> bool
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.head_time)
+        .max_headers(bounds.headers)
+        .max_buf_size(bounds.head_bytes);
+    let graceful = GracefulShutdown::new();
+    let permits = Arc::new(Semaphore::new(bounds.connections));
+    // Dropped at the end, with whatever still runs.
+    let mut connections = JoinSet::new();
+    let mut stopped = pin!(stopped);
+    let limit = loop {
+        // The permit first: who cannot be served yet waits in the system's queue.
+        let accepted = async {
+            let permit = Arc::clone(&permits).acquire_owned().await.expect("never closed");
+            (listener.accept().await, permit)
+        };
+        let (accepted, permit) = tokio::select! {
+            accepted = accepted => accepted,
+            // If the sender is gone, so is the server.
+            limit = &mut stopped => break limit.unwrap_or(Duration::ZERO),
+        };
+        let Some(stream) = ready(accepted).await else { continue };
+        while connections.try_join_next().is_some() {}
+        let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            let _permit = permit;
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection was broken off");
+            }
+        });
+    };
+    drop(listener);
+    timeout(limit, graceful.shutdown()).await.is_ok()
+}
+
+async fn ready(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
+    match accepted {
+        Ok((stream, _)) => {
+            // Small pieces of a stream are to leave at once.
+            let _ = stream.set_nodelay(true);
+            Some(stream)
+        }
+        Err(error) => {
+            // Out of file descriptors, most likely: that passes when others end.
+            warn!(%error, "nobody can be accepted");
+            sleep(Duration::from_millis(50)).await;
+            None
+        }
+    }
+}

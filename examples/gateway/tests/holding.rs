@@ -1,0 +1,142 @@
+//! How long a key is held, and what its end means.
+
+mod support;
+
+use std::time::Duration;
+
+use gateway::mock::Act;
+use http_body_util::BodyExt;
+use support::{LONG, Stand, body, in_order};
+use tokio::time::{sleep, timeout};
+
+#[tokio::test]
+async fn a_key_is_held_until_the_body_has_ended() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    stand.mock.script("a", [Act::Endless]);
+    let mut answer = stand.send(stand.post(), "").await;
+    answer.body_mut().frame().await.expect("a token").expect("whole");
+    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
+    let leases = stand.gateway.keys().leases();
+    assert!(leases[0].call_site.file().ends_with("lending.rs"), "{}", leases[0]);
+    drop(answer);
+    stand.at_rest().await;
+    // The next one has it again.
+    let answer = stand.send(stand.post(), "").await;
+    body(answer).await.expect("whole");
+    let stats = stand.gateway.keys().stats();
+    assert_eq!(
+        (stats.succeeded, stats.cancelled, stats.in_flight),
+        (1, 1, 0),
+        "back before the last byte is out"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_harm_the_key() {
+    let stand = Stand::start(&in_order(&["a"], 4)).await;
+    stand.mock.script("a", [Act::Hold, Act::Endless]);
+    // Before the answer.
+    let request = stand.spawn(stand.post().header("x-request-id", "1"));
+    timeout(LONG, stand.mock.seen("1")).await.expect("it comes");
+    request.abort();
+    stand.at_rest().await;
+    // In the midst of it.
+    let mut answer = stand.send(stand.post(), "").await;
+    answer.body_mut().frame().await.expect("a token").expect("whole");
+    drop(answer);
+    stand.at_rest().await;
+    let seen = stand.gateway.keys().resource_stats("a").expect("remembered");
+    assert_eq!((seen.cancelled, seen.failed, seen.failures_in_a_row), (2, 0, 0));
+    let text = stand.look("/metrics").await;
+    for line in [
+        "gateway_clients_gone_total{when=\"before_answer\"} 1",
+        "gateway_clients_gone_total{when=\"in_body\"} 1",
+        "gateway_attempts_total{key=\"a\",result=\"abandoned\"} 2",
+        "gateway_requests_in_flight 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    stand.until(|stand| stand.mock.counts().keys["a"].left == 2).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_queue_takes_nothing_along() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    stand.mock.script("a", [Act::Hold]);
+    let first = stand.spawn(stand.post().header("x-request-id", "1"));
+    timeout(LONG, stand.mock.seen("1")).await.expect("it comes");
+    let waiting = |stand: &Stand| {
+        let waits = stand.gateway.keys().stats().waits;
+        waits.waited - waits.cancelled - waits.handed_off
+    };
+    let second = stand.spawn(stand.post());
+    stand.until(|stand| waiting(stand) == 1).await;
+    second.abort();
+    stand.until(|stand| waiting(stand) == 0).await;
+    first.abort();
+    stand.at_rest().await;
+    assert_eq!(stand.send(stand.post(), "").await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_answer_that_stops_is_broken_off() {
+    let stand = Stand::start_with(&in_order(&["a"], 1), Default::default(), |settings| {
+        settings.limits.idle = Duration::from_millis(200);
+    })
+    .await;
+    stand.mock.script("a", [Act::Stall]);
+    let answer = stand.send(stand.post(), "").await;
+    assert!(body(answer).await.is_err());
+    stand.at_rest().await;
+    assert_eq!(stand.gateway.keys().stats().failed, 1);
+    assert!(stand.look("/metrics").await.contains("result=\"stalled\"} 1"));
+}
+
+#[tokio::test]
+async fn a_slow_answer_is_not_one_that_stops() {
+    let mut fleet = in_order(&["a"], 1);
+    fleet[0].tokens_per_second = 10.0;
+    let stand = Stand::start_with(&fleet, Default::default(), |settings| {
+        settings.limits.idle = Duration::from_millis(1_000);
+    })
+    .await;
+    // 1.6 s in all, no pause of more than 0.1 s.
+    let answer = stand.send(stand.post(), "").await;
+    assert!(body(answer).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_that_is_held_for_too_long_is_taken_back_and_not_used_any_more() {
+    let stand = Stand::start_with(&in_order(&["a"], 1), Default::default(), |settings| {
+        settings.policy.max_hold = Duration::from_millis(300);
+    })
+    .await;
+    stand.mock.script("a", [Act::Endless]);
+    let first = stand.send(stand.post(), "").await;
+    // It waits for the only key, and gets it when the other one's time is over.
+    let second = stand.spawn(stand.post());
+    assert!(body(first).await.is_err(), "an answer without an end is broken off");
+    let second = timeout(LONG, second).await.expect("in time").expect("no panic");
+    assert_eq!(second.status(), 200);
+    stand.until(|stand| stand.look_revoked() == 1).await;
+    assert!(stand.look("/metrics").await.contains("result=\"revoked\"} 1"));
+}
+
+#[tokio::test]
+async fn an_answer_without_a_body_holds_nothing() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    stand.mock.script("a", [Act::status(http::StatusCode::NO_CONTENT), Act::status(http::StatusCode::OK)]);
+    for method in ["POST", "HEAD"] {
+        let answer = stand.send(stand.post().method(method), "").await;
+        assert_eq!(stand.gateway.keys().stats().in_flight, 0, "{method}");
+        assert_eq!(body(answer).await.expect("whole"), "");
+    }
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(stand.gateway.keys().stats().succeeded, 2);
+}
+
+impl Stand {
+    fn look_revoked(&self) -> u64 {
+        self.gateway.keys().stats().revoked
+    }
+}
