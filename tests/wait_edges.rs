@@ -521,9 +521,12 @@ fn statistics_never_tell_of_more_ends_than_waits() {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let lease = fleet.acquire().unwrap();
-            for _ in 0..300_000 {
+            let mut lease = fleet.acquire().unwrap();
+            for _ in 0..150_000 {
                 drop(waiting(fleet.acquire_async()));
+                let mut next = waiting(fleet.acquire_async());
+                drop(lease);
+                lease = done(&mut next).unwrap();
             }
             drop(lease);
             over.store(true, SeqCst);
@@ -532,6 +535,8 @@ fn statistics_never_tell_of_more_ends_than_waits() {
             let waits = fleet.stats().waits;
             let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
             assert!(waits.waited >= ended, "{} waited, {ended} ended", waits.waited);
+            let lengths = waits.histogram.iter().sum::<u64>();
+            assert!(lengths >= waits.handed_off, "{lengths} lengths of {} hand-offs", waits.handed_off);
         }
     });
 }

@@ -11,8 +11,8 @@ use crate::{Clock, Timer, Timestamp};
 
 /// A [`Timer`] that is a tokio runtime, and a [`Clock`] that is its time.
 ///
-/// Each call is a task of that runtime, which sleeps until then: the scheduler asks for one call at a time, and for another only
-/// if something is due earlier. When the runtime shuts down, so does the timer.
+/// Each call is a task of that runtime, which sleeps until then: the scheduler asks for another one only if something is due
+/// earlier than all that it has asked for ([`Timer::call_after`]). When the runtime shuts down, so does the timer.
 ///
 /// As a clock it is worth its price (it enters the runtime for each reading) only where tokio's time is not the machine's: in a test
 /// with paused time, timer and clock must be of one kind.

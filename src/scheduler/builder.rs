@@ -281,9 +281,12 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// How many later arrivals make up for one class of a [`Request`](super::Request). Default: 32.
     ///
     /// A waiter is overtaken by those of a class d above its own that arrive less than `d x ageing` arrivals after it: so by fewer than
-    /// `255 x ageing` in any case. 0: classes do not matter. By no others, but for one at a time that has got a part of
-    /// [several](super::Request::many): until it has all it is before everybody who takes anything, of whatever class and whenever they
-    /// have come.
+    /// `255 x ageing` in any case. 0: classes do not matter. By no others, with two exceptions:
+    ///
+    /// * one at a time that has got a part of [several](super::Request::many): until it has all it is before everybody who takes anything, of
+    ///   whatever class and whenever they have come;
+    /// * while a waiter's filter is being asked about one thing, another thing that comes goes to the next one. So a slow filter may be
+    ///   passed over any number of times.
     pub fn ageing(mut self, arrivals: u32) -> Self {
         self.rules.ageing = arrivals;
         self

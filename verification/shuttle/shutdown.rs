@@ -11,7 +11,10 @@ use leasehold::{
         thread,
     },
 };
-use shuttle::rand::{Rng, thread_rng};
+use shuttle::{
+    future::block_on,
+    rand::{Rng, thread_rng},
+};
 
 use crate::{
     common::scenario_at_least,
@@ -79,7 +82,13 @@ fn shut_down(overdue: Option<Overdue>) {
         workers.push(thread::spawn(move || {
             for _ in 0..2 {
                 let asked = book.tick();
-                let Ok(lease) = fleet.scheduler.acquire() else { continue };
+                // Who waits, waits until the close at most: it wakes everybody.
+                let lease = if thread_rng().r#gen() {
+                    block_on(fleet.scheduler.acquire_async()).ok()
+                } else {
+                    fleet.scheduler.acquire().ok()
+                };
+                let Some(lease) = lease else { continue };
                 let lent = book.tick();
                 let key = lease.check();
                 let index = {

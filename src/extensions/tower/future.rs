@@ -54,7 +54,7 @@ impl<R: Resource> Drop for Panicked<'_, R> {
     }
 }
 
-/// Runs the inner service's code; a panic of it goes on, and counts against the resource.
+/// Runs the inner service's code, or what judges its answer; a panic of it goes on, and counts against the resource.
 pub(super) fn failing<R: Resource, T>(lease: &LeaseRef<R>, run: impl FnOnce() -> T) -> T {
     let panicked = Panicked(lease);
     let done = run();
@@ -107,9 +107,12 @@ where
         };
         let lease = call.lease.as_ref().expect("polled after its end");
         let result = ready!(failing(lease, || future.poll(context)));
+        let outcome = failing(lease, || {
+            let latency = call.source.now().saturating_since(call.since);
+            call.classify.classify(result.as_ref(), latency)
+        });
         let lease = call.lease.take().expect("just seen");
-        let latency = call.source.now().saturating_since(call.since);
-        lease.settle(call.classify.classify(result.as_ref(), latency));
+        lease.settle(outcome);
         Poll::Ready(match result {
             Ok(response) => Ok(call.hold.hold(response, lease)),
             Err(error) => Err(error.into()),

@@ -47,10 +47,14 @@ impl<R: Resource> Core<R> {
     }
 
     fn overdue(&self, limits: &Limits, now: u64) -> Vec<LeaseInfo<R::Key>> {
+        // All of them first: keys are cloned, which is user code, and who panics then has taken nothing back that nobody hears of.
+        let described: Vec<_> = {
+            let guard = self.pin();
+            let due = self.tokens.recorded().filter(|out| out.terms.deadline <= now);
+            due.map(|out| (self.describe(&out, &guard, now), out)).collect()
+        };
         let mut found = Vec::new();
-        let guard = self.pin();
-        for out in self.tokens.recorded().filter(|out| out.terms.deadline <= now) {
-            let mut info = self.describe(&out, &guard, now);
+        for (mut info, out) in described {
             if limits.revokes() {
                 if !self.revoke_overdue(limits, out) {
                     continue;

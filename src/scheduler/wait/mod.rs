@@ -191,7 +191,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fairness {
     /// The first waiter that it satisfies, directly: it is never eligible in between. Every waiting form queues behind those
-    /// who wait already.
+    /// who wait already. A request that is not let into the queue ([`max_waiters`](super::Builder::max_waiters),
+    /// [`shed_late`](super::Builder::shed_late)) takes what is free, as a form that does not wait would. What becomes eligible otherwise,
+    /// by an insertion, an update, the end of a hold or of a rest, is offered to those who wait right after, and a passer-by may come first.
     #[default]
     Strict,
     /// Whoever comes first: it becomes eligible, and the first waiter that it satisfies is woken to try for itself. More gets

@@ -488,18 +488,19 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn finish(&mut self, ending: Ending) {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
-        core.waiters.counts.ended(ending);
-        core.tell(EventKind::WaitEnded, self.named());
         if ending == Ending::HandedOff {
             // A clock that panics does not make it one fewer.
             let now = quietly(|| core.now()).unwrap_or(waiter.since);
             let waited = now.saturating_sub(waiter.since);
+            // Before the end is counted: see `Counts::ended`.
             core.waiters.counts.took(waited);
             #[cfg(feature = "telemetry")]
             if let Some(meters) = &core.meters {
                 meters.waited(waited);
             }
         }
+        core.waiters.counts.ended(ending);
+        core.tell(EventKind::WaitEnded, self.named());
         if waiter.is_timekeeper() {
             core.hand_over_time(&waiter);
         }

@@ -138,7 +138,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
         self
     }
 
-    /// For a resource that `accepts` says yes to.
+    /// For a resource that `accepts` says yes to, instead of what was asked for before: a name or an affinity does not count any more.
     ///
     /// # Callbacks
     /// While the request waits, the filter is run by whoever has something to offer: in other threads, inside their returns, but
@@ -147,7 +147,7 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
         Request { scheduler: self.scheduler, pending: self.pending, kind: Matching(accepts) }
     }
 
-    /// For `count` units at once.
+    /// For `count` units at once, of whatever is best: instead of what was asked for before.
     ///
     /// It stands in the queue like others until its first unit comes; from then on it takes every unit that is returned until it
     /// has all of them, but for those that somebody before it in the queue wants by name or with a filter. So nothing is lent to

@@ -29,9 +29,9 @@ pub struct WaitStats {
     pub shed: u64,
     /// Requests that were refused because too many waited. They are not in `waited`.
     pub refused: u64,
-    /// How long those in `handed_off` have waited, together, in nanoseconds.
+    /// How long those in `handed_off` have waited, together, in nanoseconds; and those who are just about to be counted there.
     pub waiting_nanos: u64,
-    /// How many of those in `handed_off` have waited for 2^i nanoseconds and less than 2^(i+1), at index i; index 0 has those
+    /// How many of those in `handed_off`, and of those who are just about to be counted there, have waited for 2^i nanoseconds and less than 2^(i+1), at index i; index 0 has those
     /// below 2.
     pub histogram: Vec<u64>,
 }
@@ -62,7 +62,7 @@ pub struct Counts {
     stripes: [CachePadded<Stripe>; STRIPES],
 }
 
-/// What some of the threads have counted. Its first cache line has all that a short wait changes.
+/// What some of the threads have counted. A wait changes its first cache line, and the one with its length's bucket.
 #[derive(Debug)]
 #[repr(C)]
 struct Stripe {
@@ -101,8 +101,8 @@ impl Counts {
     }
 
     pub fn ended(&self, ending: Ending) {
-        // Release: pairs with the Acquire in `read`: who sees the end of a wait sees its beginning, which the same request has
-        // counted before, in whatever stripe.
+        // Release: pairs with the Acquire in `read`: who sees the end of a wait sees its beginning and its length, which the same request
+        // has counted before, in whatever stripe.
         // Survives Release -> Relaxed: loom does not see counts (`sync::count`); a reader would have to see the later of two
         // read-modify-writes of one thread without the earlier, on other words, which this processor never shows.
         self.stripe().endings[ending as usize].fetch_add(1, Ordering::Release);
@@ -130,7 +130,7 @@ impl Counts {
 
     pub fn read(&self) -> WaitStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        // Acquire, and before the beginnings are read: see `ended`. Never more ends than waits.
+        // Acquire, and before the beginnings and lengths are read: see `ended`. Never more ends than waits, nor than lengths.
         // Survives Acquire -> Relaxed: as its partner in `ended`.
         let ending =
             |ending: Ending| self.sum(|stripe| stripe.endings[ending as usize].load(Ordering::Acquire));

@@ -53,6 +53,9 @@ pub trait Timer: Send + Sync {
     /// Runs `call` once, when `after` is over or a little later, on any thread; not inside this call. A timer that is
     /// dropped may drop its calls.
     ///
+    /// It is asked for a moment only if it will not call before that anyway. So it has at most as many calls open as there were moments each
+    /// earlier than all before: one, as a rule, but as many as there are requests if each that comes has an earlier deadline than the last.
+    ///
     /// Must not panic: the moment would be forgotten.
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
 }
