@@ -93,8 +93,8 @@ pub struct Queue<R: Resource> {
     len: usize,
     /// Those who were woken to try for themselves, and may come back.
     away: usize,
-    /// Units that are waited for, by class.
-    classes: [u64; 256],
+    /// Units that are waited for, by class; as many as the highest that there was.
+    classes: Vec<u64>,
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
     task_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
@@ -126,7 +126,7 @@ impl<R: Resource> Queue<R> {
             ageing,
             len: 0,
             away: 0,
-            classes: [0; 256],
+            classes: Vec::new(),
             is_closed: false,
             task_deadlines: BTreeMap::new(),
             thread_deadlines: BTreeMap::new(),
@@ -160,12 +160,12 @@ impl<R: Resource> Queue<R> {
     /// arrived last stand behind it, and of these there are no more than make up for the difference.
     pub fn ahead_of(&self, class: u8) -> u64 {
         let class = usize::from(class);
-        let above = self.classes[class..].iter().sum::<u64>();
-        let below = self.classes[..class]
+        let (below, above) = self.classes.split_at(class.min(self.classes.len()));
+        let below = below
             .iter()
             .enumerate()
             .map(|(other, &units)| units.saturating_sub((class - other) as u64 * u64::from(self.ageing)));
-        above.saturating_add(below.sum())
+        above.iter().sum::<u64>().saturating_add(below.sum())
     }
 
     /// The place of one that arrives now.
@@ -203,7 +203,11 @@ impl<R: Resource> Queue<R> {
 
     fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
         self.len += 1;
-        self.classes[waiter.order.class()] += waiter.count() as u64;
+        let class = waiter.order.class();
+        if class >= self.classes.len() {
+            self.classes.resize(class + 1, 0);
+        }
+        self.classes[class] += waiter.count() as u64;
         if waiter.is_thread {
             self.threads.insert(waiter.order, Arc::clone(waiter));
         }
