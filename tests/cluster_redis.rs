@@ -14,8 +14,8 @@ use std::{
 use leasehold::{
     Entry, Scheduler, SplitMix64,
     cluster::{
-        Change, Claim, Cluster, End, Engine, HoldKind, HoldNote, Line, MemoryEngine, RedisEngine, Reply, Request, Session,
-        Share, Terms, Unit,
+        Change, Claim, Cluster, End, Engine, HoldKind, HoldNote, Line, MemoryEngine, RedisEngine, Reply,
+        Request, Session, Share, Terms, Unit,
     },
 };
 
@@ -42,9 +42,12 @@ impl Server {
         let program = std::env::var("LEASEHOLD_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let port = self.port.to_string();
         let directory = self.directory.to_str().unwrap();
-        let options = ["--port", &port, "--dir", directory, "--save", "", "--appendonly", "yes", "--bind", "127.0.0.1"];
+        let options =
+            ["--port", &port, "--dir", directory, "--save", "", "--appendonly", "yes", "--bind", "127.0.0.1"];
         let started = Command::new(&program).args(options).stdout(Stdio::null()).spawn();
-        self.child = Some(started.unwrap_or_else(|error| panic!("{program}: {error}: install it, or run .ci/cluster")));
+        self.child = Some(
+            started.unwrap_or_else(|error| panic!("{program}: {error}: install it, or run .ci/cluster")),
+        );
         let end = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             assert!(Instant::now() < end, "the server does not listen");
@@ -117,7 +120,8 @@ impl Side {
                     assert!(claim.token > last, "tokens grow");
                     last = claim.token;
                 }
-                let told = format!("{:?}", claims.iter().map(|claim| claim.unit.to_string()).collect::<Vec<_>>());
+                let told =
+                    format!("{:?}", claims.iter().map(|claim| claim.unit.to_string()).collect::<Vec<_>>());
                 self.claims[who].extend(claims);
                 told
             }
@@ -140,7 +144,8 @@ impl Side {
             }
             5 => {
                 let Reply::Claims(claims) = self.call(&Request::Owned { session }) else { panic!() };
-                let ours: BTreeSet<_> = self.claims[who].iter().map(|claim| (claim.unit.clone(), claim.token)).collect();
+                let ours: BTreeSet<_> =
+                    self.claims[who].iter().map(|claim| (claim.unit.clone(), claim.token)).collect();
                 let theirs: BTreeSet<_> = claims.into_iter().map(|claim| (claim.unit, claim.token)).collect();
                 assert_eq!(ours, theirs);
                 format!("{:?}", theirs.into_iter().map(|(unit, _)| unit.to_string()).collect::<Vec<_>>())
@@ -158,7 +163,9 @@ impl Side {
 }
 
 fn units() -> Vec<(Unit, u64)> {
-    let of = |number: u64| (0..3).map(move |index| (Unit { name: format!("r{number}").into(), index }, number * 10));
+    let of = |number: u64| {
+        (0..3).map(move |index| (Unit { name: format!("r{number}").into(), index }, number * 10))
+    };
     (0..6).flat_map(of).collect()
 }
 
@@ -180,8 +187,7 @@ fn both_engines_do_the_same() {
     let claim = |index| (Claim { unit: Unit { name: "r1".into(), index }, token: 5 + u64::from(index) }, 10);
     for who in 0..2 {
         both(&mut sides, 0, &|side, _| {
-            let request =
-                Request::Register { session: side.sessions[who].clone(), units: units() };
+            let request = Request::Register { session: side.sessions[who].clone(), units: units() };
             format!("{:?}", side.call(&request))
         });
         both(&mut sides, 1, &|side, random| side.step(0, who, random));
@@ -217,7 +223,9 @@ fn both_engines_do_the_same() {
         }
     }
     // One leaves, one is forgotten, one goes on.
-    both(&mut sides, 0, &|side, _| format!("{:?}", side.call(&Request::Leave { session: side.sessions[0].clone() })));
+    both(&mut sides, 0, &|side, _| {
+        format!("{:?}", side.call(&Request::Leave { session: side.sessions[0].clone() }))
+    });
     let over = Instant::now() + TTL + Duration::from_millis(300);
     while Instant::now() < over {
         std::thread::sleep(Duration::from_millis(300));

@@ -28,7 +28,8 @@ impl Options {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = HashMap::new();
         while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").ok_or_else(|| format!("expected an option, found {word:?}"))?;
+            let name =
+                word.strip_prefix("--").ok_or_else(|| format!("expected an option, found {word:?}"))?;
             let value = words.next().ok_or_else(|| format!("--{name}: expected a value"))?;
             options.insert(name.to_owned(), value);
         }
@@ -56,8 +57,12 @@ fn main() -> ExitCode {
                 processes: options.get("processes", Some(4))?,
                 seed: options.get("seed", Some(1))?,
             }),
-            "member" => member::run(&options.get::<String>("name", None)?, options.get("server", None)?, options.get("referee", None)?)
-                .map(|()| true),
+            "member" => member::run(
+                &options.get::<String>("name", None)?,
+                options.get("server", None)?,
+                options.get("referee", None)?,
+            )
+            .map(|()| true),
             _ => Err("expected `referee` or `member`".into()),
         }
     };

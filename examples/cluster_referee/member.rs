@@ -80,16 +80,21 @@ fn work(
 }
 
 pub fn run(name: &str, server: u16, referee: u16) -> Result<(), Box<dyn Error>> {
-    let keys = Scheduler::<Key>::builder().max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke).build()?;
+    let keys =
+        Scheduler::<Key>::builder().max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke).build()?;
     let keys = Arc::new(keys);
     let share = |number: usize| Share::new(format!("key-{number}"), number as u64).units(UNITS);
     let cluster = Cluster::builder(name)
         .terms(Terms::new(TTL))
         .on_start(Start::Empty)
         .shares((0..RESOURCES).map(share))
-        .start(RedisEngine::new("referee", [format!("redis://127.0.0.1:{server}/")])?, &keys, |share, units| {
-            Entry::new(share.name.clone(), share.rank, ()).with_capacity(Capacity::Limited(units))
-        })?;
+        .start(
+            RedisEngine::new("referee", [format!("redis://127.0.0.1:{server}/")])?,
+            &keys,
+            |share, units| {
+                Entry::new(share.name.clone(), share.rank, ()).with_capacity(Capacity::Limited(units))
+            },
+        )?;
     let ends = AtomicBool::new(false);
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         for number in 0..WORKERS {

@@ -136,8 +136,12 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
             }
         });
     }
-    let mut fleet =
-        Fleet { children: (0..settings.processes).map(|_| None).collect(), lives: 0, server: server.port, port };
+    let mut fleet = Fleet {
+        children: (0..settings.processes).map(|_| None).collect(),
+        lives: 0,
+        server: server.port,
+        port,
+    };
     for place in 0..settings.processes {
         fleet.start(place)?;
     }
@@ -146,16 +150,18 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
     let all = RESOURCES * UNITS as usize;
     let used = lock(&truth).units();
     if used < all {
-        lock(&truth).violations.push(format!("only {used} of {all} units were ever used after the quarantine"));
+        lock(&truth)
+            .violations
+            .push(format!("only {used} of {all} units were ever used after the quarantine"));
     }
 
     let mut random = SplitMix64::new(settings.seed);
     let end = Instant::now() + Duration::from_secs(settings.seconds);
-    let (mut kills, mut stops, mut restarts, mut slowest) = (0, 0, 0, Duration::ZERO);
-    let mut round = random.below(3);
+    let (mut kills, mut stops, mut restarts, mut stalls, mut slowest) = (0, 0, 0, 0, Duration::ZERO);
+    let mut round = random.below(4);
     while Instant::now() < end {
         let place = random.below(settings.processes as u32) as usize;
-        match round % 3 {
+        match round % 4 {
             0 => {
                 kills += 1;
                 fleet.kill(place)?;
@@ -179,6 +185,13 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
                 rest(TTL + Duration::from_millis(500 + u64::from(random.below(1_500))));
                 lock(&truth).stopped(&fleet.name(place), Some(Instant::now()));
                 fleet.signal(place, "-CONT")?;
+            }
+            2 => {
+                stalls += 1;
+                server.signal("-STOP")?;
+                rest(Duration::from_millis(1_000 + u64::from(random.below(5_000))));
+                server.signal("-CONT")?;
+                rest(TTL + Duration::from_secs(1));
             }
             _ => {
                 restarts += 1;
@@ -210,7 +223,7 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
     }
     println!(
         "checked {} uses of {} units by {} processes ({} lives); {kills} kills, the slowest made up for in {slowest:?}; {stops} stops, \
-         {} uses overtaken, {} fenced; {restarts} restarts of the server",
+         {} uses overtaken, {} fenced; {restarts} restarts of the server, {stalls} stalls",
         truth.checked,
         truth.units(),
         settings.processes,

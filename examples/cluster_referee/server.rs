@@ -31,7 +31,18 @@ impl Server {
         let port = self.port.to_string();
         let directory = self.directory.display().to_string();
         // The log is written out every second: a kill loses the end of it.
-        let options = ["--port", &port, "--dir", &directory, "--save", "", "--appendonly", "yes", "--bind", "127.0.0.1"];
+        let options = [
+            "--port",
+            &port,
+            "--dir",
+            &directory,
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--bind",
+            "127.0.0.1",
+        ];
         self.child = Some(Command::new(&self.program).args(options).stdout(Stdio::null()).spawn()?);
         let end = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
@@ -52,6 +63,14 @@ impl Server {
         if forget {
             std::fs::remove_dir_all(&self.directory)?;
             std::fs::create_dir_all(&self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// Stops it, or lets it go on: what was sent meanwhile is carried out late.
+    pub fn signal(&self, signal: &str) -> io::Result<()> {
+        if let Some(child) = &self.child {
+            Command::new("kill").args([signal, &child.id().to_string()]).status()?;
         }
         Ok(())
     }

@@ -68,7 +68,8 @@ impl Truth {
             if late {
                 self.fenced += 1;
             } else {
-                violation = Some(format!("{member} uses {name} under token {token}, after {by} under {highest}"));
+                violation =
+                    Some(format!("{member} uses {name} under token {token}, after {by} under {highest}"));
             }
         } else if token == highest && by != member {
             violation = Some(format!("{member} and {by} both use {name} under token {token}"));
@@ -78,8 +79,9 @@ impl Truth {
             } else if self.is_late(&other, now) {
                 self.overtaken += 1;
             } else {
-                violation =
-                    Some(format!("{member} uses {name} under token {token} while {other} does under {theirs}"));
+                violation = Some(format!(
+                    "{member} uses {name} under token {token} while {other} does under {theirs}"
+                ));
             }
         }
         let allowed = token >= highest && violation.is_none();

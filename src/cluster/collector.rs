@@ -20,8 +20,12 @@ type Level = (&'static str, &'static str, fn(&ClusterStats) -> f64);
 type Count = (&'static str, &'static str, fn(&ClusterStats) -> u64);
 
 const LEVELS: [Level; 7] = [
-    ("cluster_connected", "Whether the engine has answered the last request.", |stats| f64::from(u8::from(stats.connected))),
-    ("cluster_live", "Whether there is a session whose claims are good.", |stats| f64::from(u8::from(stats.live))),
+    ("cluster_connected", "Whether the engine has answered the last request.", |stats| {
+        f64::from(u8::from(stats.connected))
+    }),
+    ("cluster_live", "Whether there is a session whose claims are good.", |stats| {
+        f64::from(u8::from(stats.live))
+    }),
     ("cluster_units_held", "Units claimed.", |stats| f64::from(stats.held)),
     ("cluster_units_lendable", "Units claimed that are lent.", |stats| f64::from(stats.lendable)),
     ("cluster_units_free", "Units that no member has.", |stats| f64::from(stats.free)),
@@ -33,11 +37,17 @@ const COUNTS: [Count; 10] = [
     ("cluster_renewals", "Renewals of the session that were acknowledged.", |stats| stats.renewals),
     ("cluster_units_claimed", "Units that were claimed.", |stats| stats.claimed),
     ("cluster_units_returned", "Units that were given back.", |stats| stats.returned),
-    ("cluster_units_lost", "Units whose claims have ended without having been given back.", |stats| stats.losses),
+    ("cluster_units_lost", "Units whose claims have ended without having been given back.", |stats| {
+        stats.losses
+    }),
     ("cluster_units_reinstated", "Units that were taken over into a new epoch.", |stats| stats.reinstated),
     ("cluster_epochs", "Restarts and failovers of the engine that were noticed.", |stats| stats.epochs),
-    ("cluster_leases_revoked", "Leases that were revoked because their claims had ended.", |stats| stats.revoked),
-    ("cluster_leases_outlived", "Leases that outlived their claims and could not be revoked.", |stats| stats.outlived),
+    ("cluster_leases_revoked", "Leases that were revoked because their claims had ended.", |stats| {
+        stats.revoked
+    }),
+    ("cluster_leases_outlived", "Leases that outlived their claims and could not be revoked.", |stats| {
+        stats.outlived
+    }),
     ("cluster_requests", "Requests to the engine.", |stats| stats.requests),
     ("cluster_request_failures", "Requests to the engine whose fate is unknown.", |stats| stats.failures),
 ];
@@ -65,7 +75,10 @@ const COUNTS: [Count; 10] = [
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct ClusterCollector(Arc<Mutex<Vec<(Arc<str>, Weak<Board>)>>>);
+pub struct ClusterCollector(Arc<Mutex<Vec<Watched>>>);
+
+/// A member's name, and what it posts.
+type Watched = (Arc<str>, Weak<Board>);
 
 impl ClusterCollector {
     /// It watches nobody yet.
@@ -84,7 +97,7 @@ impl ClusterCollector {
     fn read(&self) -> Vec<(Arc<str>, ClusterStats)> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|(_, board)| board.strong_count() > 0);
-        let of = |(member, board): &(Arc<str>, Weak<Board>)| {
+        let of = |(member, board): &Watched| {
             Some((Arc::clone(member), board.upgrade()?.lock().stats.clone()))
         };
         watched.iter().filter_map(of).collect()
@@ -118,14 +131,19 @@ impl Collector for ClusterCollector {
         }
         let help = "How long the engine has taken for a request.";
         let name = "leasehold_cluster_request";
-        let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let mut family =
+            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         for (member, stats) in &read {
             let last = stats.engine_histogram.len() - 1;
             let bound = |place: usize| {
                 if place == last { f64::MAX } else { (1u64 << (place + 1)) as f64 / 1e6 }
             };
-            let buckets: Vec<(f64, u64)> =
-                stats.engine_histogram.iter().enumerate().map(|(place, count)| (bound(place), *count)).collect();
+            let buckets: Vec<(f64, u64)> = stats
+                .engine_histogram
+                .iter()
+                .enumerate()
+                .map(|(place, count)| (bound(place), *count))
+                .collect();
             let count = stats.engine_histogram.iter().sum();
             let sum = stats.engine_nanos as f64 / 1e9;
             let labels = [("member", &**member)];

@@ -66,7 +66,8 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         clock: Arc<dyn Clock>,
     ) -> Option<Self> {
         let keys: Vec<R::Key> = roll.shares().iter().map(|share| make(share, 1).key()).collect();
-        let places: HashMap<_, _> = keys.iter().cloned().enumerate().map(|(place, key)| (key, place)).collect();
+        let places: HashMap<_, _> =
+            keys.iter().cloned().enumerate().map(|(place, key)| (key, place)).collect();
         (places.len() == keys.len()).then(|| Desk {
             scheduler,
             roll,
@@ -255,7 +256,9 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
         let scheduler = &self.scheduler;
         // `NotFound`: it is not here, or not any more.
         let _ = match (kind, change) {
-            (HoldKind::Cooling, Change::Set(duration)) => scheduler.cool(key, duration.unwrap_or(Duration::MAX)),
+            (HoldKind::Cooling, Change::Set(duration)) => {
+                scheduler.cool(key, duration.unwrap_or(Duration::MAX))
+            }
             (HoldKind::Cooling, Change::Cleared) => scheduler.warm(key),
             (HoldKind::Excluded, Change::Set(_)) => scheduler.exclude(key),
             (HoldKind::Excluded, Change::Cleared) => scheduler.include(key),

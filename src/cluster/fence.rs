@@ -1,13 +1,6 @@
 //! Fences: what ties a lease to one unit of the engine, its token, and its deadline.
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    fmt,
-    hash::Hash,
-    sync::PoisonError,
-    time::Duration,
-};
+use std::{collections::HashMap, error::Error, fmt, hash::Hash, sync::PoisonError, time::Duration};
 
 use super::unit::{Claim, Unit};
 use crate::{

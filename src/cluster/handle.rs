@@ -165,7 +165,8 @@ impl Builder {
         make: impl Fn(&Share, u32) -> R + Send + 'static,
     ) -> Result<Cluster<R, S>, StartError> {
         let terms = self.terms.check().map_err(StartError::Terms)?;
-        if self.member.is_empty() || self.member.len() > MAX_NAME || self.member.chars().any(char::is_control) {
+        if self.member.is_empty() || self.member.len() > MAX_NAME || self.member.chars().any(char::is_control)
+        {
             return Err(StartError::Name(self.member));
         }
         let recorded = scheduler.records_leases();
@@ -351,7 +352,11 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
         }
         let posted = self.board.lock();
         let stats = &posted.stats;
-        CloseReport { revoked: stats.revoked, outlived: stats.outlived, told: posted.has_left && stats.connected }
+        CloseReport {
+            revoked: stats.revoked,
+            outlived: stats.outlived,
+            told: posted.has_left && stats.connected,
+        }
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<thread::JoinHandle<()>>> {
@@ -378,7 +383,10 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// The end of a start that must succeed.
     fn join_or_fail(self) -> Result<Self, StartError> {
         let decided = |posted: &Posted| {
-            posted.stats.live || posted.refused.is_some() || posted.stats.last_error.is_some() || posted.has_ended
+            posted.stats.live
+                || posted.refused.is_some()
+                || posted.stats.last_error.is_some()
+                || posted.has_ended
         };
         self.wait(self.terms.ttl() * 2, decided);
         let (live, refused, message) = {
@@ -431,12 +439,18 @@ impl<R: Resource, S> Drop for Cluster<R, S> {
 
 impl<R: Resource, S> fmt::Debug for Cluster<R, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("member", &self.member).field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("member", &self.member)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("member", &self.member).field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("member", &self.member)
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
     }
 }

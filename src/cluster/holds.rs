@@ -111,8 +111,10 @@ impl HoldTable {
         version: u64,
         me: &str,
     ) -> Vec<Apply> {
-        let listed: HashSet<(usize, HoldKind)> = notes.iter().map(|(place, note)| (*place, note.kind)).collect();
-        let mut todo: Vec<_> = notes.iter().filter_map(|(place, note)| self.hear(now, *place, note, me)).collect();
+        let listed: HashSet<(usize, HoldKind)> =
+            notes.iter().map(|(place, note)| (*place, note.kind)).collect();
+        let mut todo: Vec<_> =
+            notes.iter().filter_map(|(place, note)| self.hear(now, *place, note, me)).collect();
         for (&(place, kind), entry) in &mut self.entries {
             // One that the engine has not numbered yet is on its way there.
             let gone = entry.lives(now) && entry.version != 0 && entry.version <= version;
@@ -199,7 +201,10 @@ mod tests {
         let mut table = HoldTable::default();
         let cooling = seen([Some(Some(at(9))), None, None]);
         let told = table.compare(at(1), &cooling);
-        assert_eq!(told, [Apply { place: 3, kind: HoldKind::Cooling, change: Change::Set(Some(SECOND * 8)) }]);
+        assert_eq!(
+            told,
+            [Apply { place: 3, kind: HoldKind::Cooling, change: Change::Set(Some(SECOND * 8)) }]
+        );
         assert!(table.compare(at(2), &cooling).is_empty());
         let later = seen([Some(Some(at(20))), None, None]);
         assert_eq!(table.compare(at(2), &later).len(), 1, "a later end is news");

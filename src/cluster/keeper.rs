@@ -68,8 +68,9 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
                     // What is where is not sure any more: nothing is lent, and the session ends by itself.
                     let _ = quietly(|| self.desk.stop());
                     self.stats.live = false;
-                    self.stats.last_error =
-                        Some("a callback has panicked in the cluster's thread: the cluster has stopped".to_owned());
+                    self.stats.last_error = Some(
+                        "a callback has panicked in the cluster's thread: the cluster has stopped".to_owned(),
+                    );
                     break;
                 }
             }

@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     engine::{
-        Change, End, Engine, EngineError, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session,
-        View,
+        Change, End, Engine, EngineError, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request,
+        Session, View,
     },
     unit::{Claim, Unit},
 };
@@ -217,9 +217,14 @@ impl Ledger {
             End::Best => {
                 self.free.iter().filter(wanted).take(count as usize).map(|(_, unit)| unit.clone()).collect()
             }
-            End::Worst => {
-                self.free.iter().rev().filter(wanted).take(count as usize).map(|(_, unit)| unit.clone()).collect()
-            }
+            End::Worst => self
+                .free
+                .iter()
+                .rev()
+                .filter(wanted)
+                .take(count as usize)
+                .map(|(_, unit)| unit.clone())
+                .collect(),
         };
         let mut claims = Vec::with_capacity(units.len());
         for unit in units {
@@ -293,7 +298,8 @@ impl Ledger {
                     until = until.max(on_record.until);
                     note.change = Change::Set(until.and_then(|until| Self::left(until, now)));
                 }
-                self.holds.insert(key, Held { until, origin: Arc::clone(&note.origin), version: note.version });
+                self.holds
+                    .insert(key, Held { until, origin: Arc::clone(&note.origin), version: note.version });
             }
         }
         note
@@ -335,10 +341,16 @@ impl Ledger {
         &self.owners
     }
 
-    /// Whether the session is not over.
+    /// Whether this is the epoch on record.
     #[cfg(test)]
-    pub fn lives(&self, session: u64, now: u64) -> bool {
-        self.sessions.get(&session).is_some_and(|open| now < open.over)
+    pub fn is_of(&self, epoch: &str) -> bool {
+        &*self.epoch == epoch
+    }
+
+    /// When the session is over.
+    #[cfg(test)]
+    pub fn over(&self, session: u64) -> Option<u64> {
+        self.sessions.get(&session).map(|open| open.over)
     }
 
     /// Panics unless free units, owners and sessions fit together.

@@ -35,15 +35,16 @@ mod stats;
 mod terms;
 mod unit;
 
-pub use engine::{
-    Change, End, Engine, EngineError, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, View,
-};
+pub use self::redis::{RedisEngine, RedisEngineError};
 #[cfg(feature = "prometheus")]
 pub use collector::ClusterCollector;
+pub use engine::{
+    Change, End, Engine, EngineError, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request,
+    Session, View,
+};
 pub use fence::{Fence, Lost};
 pub use handle::{Builder, CloseReport, Cluster, Start, StartError};
 pub use memory::MemoryEngine;
-pub use self::redis::{RedisEngine, RedisEngineError};
 pub use stats::ClusterStats;
 pub use terms::{Terms, TermsError};
 pub use unit::{Claim, RollError, Share, Unit};

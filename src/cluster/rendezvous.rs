@@ -17,14 +17,11 @@ fn score(member: &str, weight: u32, hash: u64) -> f64 {
 
 /// The member that an id belongs to, by the id's hash; none if nobody has a weight.
 pub fn choose(members: &[MemberView], hash: u64) -> Option<&MemberView> {
-    members
-        .iter()
-        .filter(|view| view.line.weight > 0)
-        .max_by(|a, b| {
-            let of = |view: &MemberView| score(&view.member, view.line.weight, hash);
-            // Equal scores are decided by name, so that everybody decides alike.
-            of(a).total_cmp(&of(b)).then_with(|| b.member.cmp(&a.member))
-        })
+    members.iter().filter(|view| view.line.weight > 0).max_by(|a, b| {
+        let of = |view: &MemberView| score(&view.member, view.line.weight, hash);
+        // Equal scores are decided by name, so that everybody decides alike.
+        of(a).total_cmp(&of(b)).then_with(|| b.member.cmp(&a.member))
+    })
 }
 
 #[cfg(test)]

@@ -96,7 +96,9 @@ pub enum RollError {
 impl fmt::Display for RollError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RollError::Duplicate(name) => write!(f, "two resources of the fleet are named {name:?}: name each once"),
+            RollError::Duplicate(name) => {
+                write!(f, "two resources of the fleet are named {name:?}: name each once")
+            }
             RollError::Units { name, units, leases_per_unit } => write!(
                 f,
                 "resource {name:?} has {units} units of {leases_per_unit} leases: allowed are 1 to {} units of at least 1 lease, \
@@ -194,7 +196,8 @@ mod tests {
 
     #[test]
     fn rolls_are_in_the_order_of_ranks() {
-        let roll = Roll::new(vec![Share::new("b", 2).units(3), Share::new("a", 2), Share::new("c", 1)]).unwrap();
+        let roll =
+            Roll::new(vec![Share::new("b", 2).units(3), Share::new("a", 2), Share::new("c", 1)]).unwrap();
         let names: Vec<_> = roll.shares().iter().map(|share| &*share.name).collect();
         assert_eq!(names, ["c", "a", "b"]);
         assert_eq!((roll.units(), roll.place("b")), (5, Some(2)));
@@ -206,7 +209,9 @@ mod tests {
         let twice = Roll::new(vec![Share::new("a", 1), Share::new("a", 2)]);
         assert_eq!(twice.unwrap_err(), RollError::Duplicate("a".into()));
         assert!(Roll::new(vec![Share::new("a", 1).units(0)]).is_err());
-        assert!(Roll::new(vec![Share::new("a", 1).units(Share::MAX_UNITS).leases_per_unit(1 << 10)]).is_err());
+        assert!(
+            Roll::new(vec![Share::new("a", 1).units(Share::MAX_UNITS).leases_per_unit(1 << 10)]).is_err()
+        );
     }
 
     #[test]

@@ -207,7 +207,8 @@ impl Member {
             .filter(|(_, claim)| !listed.contains(claim))
             .map(|(place, claim)| (place, claim.clone()))
             .collect();
-        let ours: HashSet<&Claim> = self.book.claims().map(|(_, claim)| claim).chain(&self.returning).collect();
+        let ours: HashSet<&Claim> =
+            self.book.claims().map(|(_, claim)| claim).chain(&self.returning).collect();
         let orphans: Vec<Claim> = listed.iter().filter(|claim| !ours.contains(claim)).cloned().collect();
         // Never adopted: a unit that was lent once on a guess is lent twice.
         self.returning.extend(orphans);

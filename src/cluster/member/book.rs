@@ -48,7 +48,10 @@ impl Book {
 
     /// Places in the order of ranks, with what is lent there.
     pub fn lent(&self) -> impl DoubleEndedIterator<Item = (usize, u32)> + '_ {
-        self.holdings.iter().map(|(place, holding)| (*place, holding.lendable)).filter(|(_, lendable)| *lendable > 0)
+        self.holdings
+            .iter()
+            .map(|(place, holding)| (*place, holding.lendable))
+            .filter(|(_, lendable)| *lendable > 0)
     }
 
     pub fn places(&self) -> Vec<usize> {
@@ -61,10 +64,6 @@ impl Book {
 
     pub fn claims(&self) -> impl Iterator<Item = (usize, &Claim)> + '_ {
         self.holdings.iter().flat_map(|(place, holding)| holding.claims.iter().map(|claim| (*place, claim)))
-    }
-
-    pub fn contains(&self, place: usize, claim: &Claim) -> bool {
-        self.claims_of(place).contains(claim)
     }
 
     /// A new unit, to be lent.

@@ -276,7 +276,8 @@ impl Member {
     /// Before `until`, but not long before: nothing is lent from here on.
     fn lent_until(&self) -> Option<Timestamp> {
         let lead = self.terms.good_for() - self.terms.lent_for();
-        self.until().map(|until| Timestamp::from_nanos(until.as_nanos().saturating_sub(lead.as_nanos() as u64)))
+        self.until()
+            .map(|until| Timestamp::from_nanos(until.as_nanos().saturating_sub(lead.as_nanos() as u64)))
     }
 
     /// When [`tick`](Self::tick) must be called next, whatever happens.
@@ -366,13 +367,7 @@ impl Member {
     }
 
     /// A session has begun, and is good until then.
-    fn begin_session(
-        &mut self,
-        now: Timestamp,
-        session: &Session,
-        until: Timestamp,
-        local: &mut impl Local,
-    ) {
+    fn begin_session(&mut self, now: Timestamp, session: &Session, until: Timestamp, local: &mut impl Local) {
         let before = self.epoch.replace(Arc::clone(&session.epoch));
         if before.is_some_and(|before| before != session.epoch) {
             self.counts.epochs += 1;
@@ -474,8 +469,11 @@ impl Member {
             State::Out | State::Moving { joined: None, .. } => Some(join()),
             State::Moving { joined: Some((session, _)), todo, .. } => {
                 let roll = &self.roll;
-                let claims =
-                    todo.iter().take(BATCH).map(|(place, claim)| (claim.clone(), roll.get(*place).rank)).collect();
+                let claims = todo
+                    .iter()
+                    .take(BATCH)
+                    .map(|(place, claim)| (claim.clone(), roll.get(*place).rank))
+                    .collect();
                 Some(Request::Reinstate { session: session.clone(), claims })
             }
             State::Live { session, .. } => {

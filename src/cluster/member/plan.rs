@@ -83,9 +83,19 @@ impl Member {
     fn exchange(&mut self, idle: bool) {
         let rank = |(place, _): (usize, u32)| self.roll.get(place).rank;
         let gains = if idle {
-            self.book.lent().next().map(rank).zip(self.view.worst_free).is_some_and(|(mine, free)| free > mine)
+            self.book
+                .lent()
+                .next()
+                .map(rank)
+                .zip(self.view.worst_free)
+                .is_some_and(|(mine, free)| free > mine)
         } else {
-            self.book.lent().next_back().map(rank).zip(self.view.best_free).is_some_and(|(mine, free)| free < mine)
+            self.book
+                .lent()
+                .next_back()
+                .map(rank)
+                .zip(self.view.best_free)
+                .is_some_and(|(mine, free)| free < mine)
         };
         if gains {
             self.upgrade = true;

@@ -27,7 +27,10 @@ const KEYS: [&str; 8] = ["meta", "sessions", "lines", "ranks", "free", "owned", 
 
 macro_rules! step {
     ($name:literal) => {
-        Script::new(concat!(include_str!("scripts/prelude.lua"), include_str!(concat!("scripts/", $name, ".lua"))))
+        Script::new(concat!(
+            include_str!("scripts/prelude.lua"),
+            include_str!(concat!("scripts/", $name, ".lua"))
+        ))
     };
 }
 
@@ -119,10 +122,9 @@ impl fmt::Display for RedisEngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Without the address: it may have a password.
-            RedisEngineError::Address(message) => write!(
-                f,
-                "expected an address as redis://[user:password@]host[:port][/database]: {message}"
-            ),
+            RedisEngineError::Address(message) => {
+                write!(f, "expected an address as redis://[user:password@]host[:port][/database]: {message}")
+            }
             RedisEngineError::NoAddress => f.write_str("expected at least one address of a server"),
             RedisEngineError::Fleet(name) => write!(
                 f,

@@ -54,7 +54,8 @@ fn many(seeds: std::ops::Range<u64>) -> Outcome {
 
 /// The best units belong to those who work, and somebody who dies is replaced in time.
 fn quiet(processes: usize, resources: usize) -> World {
-    let mut world = World::new(Plan { processes, resources, units: 1, faults: 0.0, losses: 0, ..Plan::default() });
+    let mut world =
+        World::new(Plan { processes, resources, units: 1, faults: 0.0, losses: 0, ..Plan::default() });
     for place in 0..processes {
         world.want(place, 0);
     }
@@ -155,5 +156,8 @@ fn thousands_of_runs_with_faults_lend_no_unit_twice() {
 fn a_thousand_runs_with_faults_lend_no_unit_twice() {
     let sum = many(0..1_000);
     // None of it is hollow.
-    assert!(sum.leases > 500_000 && sum.faults > 10_000 && sum.epochs > 1_000 && sum.revoked > 1_000, "{sum:?}");
+    assert!(
+        sum.leases > 500_000 && sum.faults > 10_000 && sum.epochs > 1_000 && sum.revoked > 1_000,
+        "{sum:?}"
+    );
 }

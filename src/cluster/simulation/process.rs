@@ -43,7 +43,11 @@ pub struct Desk {
     roll: Arc<Roll>,
     slots: BTreeMap<usize, Vec<Claim>>,
     lent: BTreeMap<usize, u32>,
-    pub uses: Vec<Use>,
+    uses: Vec<Use>,
+    /// Uses of each resource.
+    out: HashMap<usize, u32>,
+    /// Uses of each claim, by its token, which is one of a kind.
+    bound: HashMap<u64, u32>,
     pub good_until: Timestamp,
     /// Leases that this process wants to have out.
     pub wanted: u64,
@@ -53,9 +57,36 @@ pub struct Desk {
 }
 
 impl Desk {
-    fn slot_is_free(&self, claim: &Claim, place: usize) -> bool {
-        let used = self.uses.iter().filter(|used| used.place == place && used.claim == *claim).count();
-        used < self.roll.get(place).leases_per_unit as usize
+    fn bound(&self, claim: &Claim) -> u32 {
+        self.bound.get(&claim.token).copied().unwrap_or(0)
+    }
+
+    fn count(&self, place: usize) -> u32 {
+        self.out.get(&place).copied().unwrap_or(0)
+    }
+
+    /// Ends uses; answers how many.
+    pub fn end(&mut self, over: impl Fn(&Use) -> bool) -> u64 {
+        let before = self.uses.len();
+        let (out, bound) = (&mut self.out, &mut self.bound);
+        self.uses.retain(|used| {
+            let over = over(used);
+            if over {
+                *out.get_mut(&used.place).expect("it is counted") -= 1;
+                *bound.get_mut(&used.claim.token).expect("it is counted") -= 1;
+            }
+            !over
+        });
+        (before - self.uses.len()) as u64
+    }
+
+    pub fn in_use(&self) -> u64 {
+        self.uses.len() as u64
+    }
+
+    /// Whether some use of this unit goes on.
+    pub fn uses(&self, unit: &Unit, time: u64) -> bool {
+        self.uses.iter().any(|used| used.claim.unit == *unit && used.ends > time)
     }
 
     /// Begins a lease on the best unit there is, if the claims are good by this clock.
@@ -63,22 +94,19 @@ impl Desk {
         if now >= self.good_until {
             return None;
         }
-        let places: Vec<usize> = self.lent.keys().copied().collect();
-        for place in places {
-            let leases = self.lent[&place] * self.roll.get(place).leases_per_unit;
-            if self.count(place) < leases
-                && let Some(claim) = self.slots[&place].iter().find(|claim| self.slot_is_free(claim, place))
+        for (&place, units) in &self.lent {
+            let leases = self.roll.get(place).leases_per_unit;
+            if self.count(place) < units * leases
+                && let Some(claim) = self.slots[&place].iter().find(|claim| self.bound(claim) < leases)
             {
                 let used = Use { place, claim: claim.clone(), ends };
+                *self.out.entry(place).or_default() += 1;
+                *self.bound.entry(used.claim.token).or_default() += 1;
                 self.uses.push(used.clone());
                 return Some(used);
             }
         }
         None
-    }
-
-    fn count(&self, place: usize) -> u32 {
-        self.uses.iter().filter(|used| used.place == place).count() as u32
     }
 
     pub fn units(&self) -> impl Iterator<Item = &Claim> {
@@ -88,7 +116,7 @@ impl Desk {
 
 impl Local for Desk {
     fn demand(&mut self) -> Demand {
-        let in_use = self.uses.len() as u64;
+        let in_use = self.in_use();
         Demand { in_use, waiting: self.wanted.saturating_sub(in_use) }
     }
 
@@ -110,7 +138,7 @@ impl Local for Desk {
     }
 
     fn take(&mut self, place: usize, claim: &Claim) -> bool {
-        let free = !self.uses.iter().any(|used| used.place == place && used.claim == *claim);
+        let free = self.bound(claim) == 0;
         if free && let Some(slots) = self.slots.get_mut(&place) {
             slots.retain(|slot| slot != claim);
             self.moved.push((claim.unit.clone(), false));
@@ -126,9 +154,7 @@ impl Local for Desk {
             if let Some(slots) = self.slots.get_mut(&loss.place) {
                 slots.retain(|slot| !loss.claims.contains(slot));
             }
-            let before = self.uses.len();
-            self.uses.retain(|used| used.place != loss.place || !loss.claims.contains(&used.claim));
-            self.revoked += (before - self.uses.len()) as u64;
+            self.revoked += self.end(|used| used.place == loss.place && loss.claims.contains(&used.claim));
             self.moved.extend(loss.claims.iter().map(|claim| (claim.unit.clone(), false)));
         }
     }

@@ -71,7 +71,12 @@ pub fn table(overview: &Overview, part: Part) -> String {
     }
     if shows(part, Part::Claims) {
         let row = |(claim, member): &(leasehold::cluster::Claim, std::sync::Arc<str>)| {
-            vec![claim.token.to_string(), claim.unit.index.to_string(), claim.unit.name.to_string(), member.to_string()]
+            vec![
+                claim.token.to_string(),
+                claim.unit.index.to_string(),
+                claim.unit.name.to_string(),
+                member.to_string(),
+            ]
         };
         let rows: Vec<_> = overview.claims.iter().map(row).collect();
         columns(&mut text, &["token", "unit", "resource", "member"], &rows);
@@ -155,7 +160,10 @@ mod tests {
         let text = table(&sample(), Part::All);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "epoch e1: 3 units free, 1 claimed");
-        assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["6", "5", "4", "1", "2", "1.250", "a\u{fffd}b"]);
+        assert_eq!(
+            lines[3].split_whitespace().collect::<Vec<_>>(),
+            ["6", "5", "4", "1", "2", "1.250", "a\u{fffd}b"]
+        );
         assert_eq!(lines[6].split_whitespace().next(), Some("99"));
         assert_eq!(lines[9].split_whitespace().collect::<Vec<_>>(), ["excluded", "-", "key", "c"]);
         assert_eq!(lines.len(), 10);
