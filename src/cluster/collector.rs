@@ -97,9 +97,8 @@ impl ClusterCollector {
     fn read(&self) -> Vec<(Arc<str>, ClusterStats)> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.retain(|(_, board)| board.strong_count() > 0);
-        let of = |(member, board): &Watched| {
-            Some((Arc::clone(member), board.upgrade()?.lock().stats.clone()))
-        };
+        let of =
+            |(member, board): &Watched| Some((Arc::clone(member), board.upgrade()?.lock().stats.clone()));
         watched.iter().filter_map(of).collect()
     }
 }

@@ -39,6 +39,8 @@ pub struct Plan {
     pub lateness: Duration,
     /// How far clocks go wrong.
     pub drift: f64,
+    /// Whether the engine leaves the quarantine out: to see that this is noticed.
+    pub hasty: bool,
     /// Leases that the processes want, together, in per cent of what there is.
     pub load: u64,
 }
@@ -52,12 +54,13 @@ impl Default for Plan {
             units: 2,
             leases_per_unit: 1,
             terms: Terms::new(Duration::from_secs(2)),
-            faulty: Duration::from_secs(30),
-            quiet: Duration::from_secs(12),
+            faulty: Duration::from_secs(20),
+            quiet: Duration::from_secs(11),
             faults: 0.5,
             losses: 20,
             lateness: Duration::from_secs(4),
             drift: 0.02,
+            hasty: false,
             load: 110,
         }
     }
@@ -107,7 +110,7 @@ pub struct World {
     /// Who has a unit in his scheduler.
     holders: HashMap<Unit, HashSet<usize>>,
     tokens: HashMap<Unit, u64>,
-    /// Units without use: since when, and when the owner's session is over.
+    /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
     limbo: HashMap<Unit, (u64, u64)>,
     roll: Arc<Roll>,
     pub outcome: Outcome,
@@ -301,6 +304,9 @@ impl World {
             return;
         }
         let now = self.engine.read(self.time).as_nanos();
+        if self.plan.hasty {
+            self.ledger.end_quarantine();
+        }
         let (reply, _) = self.ledger.step(now, &self.epoch.to_string(), request);
         match (&reply, request) {
             (Reply::Joined(session), _) => {
@@ -482,9 +488,10 @@ impl World {
             let holds = owner
                 .is_some_and(|owner| self.holders.get(unit).is_some_and(|holders| holders.contains(&owner)));
             if !(runs && holds) {
-                // Of a process that does not run the time counts from its last renewal.
-                let before = self.limbo.get(unit).filter(|(_, renewed)| runs || *renewed == over);
-                limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), over));
+                // Of a process that does not run the time counts from when it stopped, or from its last renewal.
+                let state = if runs { 0 } else { over };
+                let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
+                limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), state));
             }
         }
         self.limbo = limbo;
@@ -495,8 +502,12 @@ impl World {
         let margin = terms.ttl() - terms.good_for();
         let allowed = self.plan.lateness + terms.ttl() + margin + Duration::from_millis(200);
         if Duration::from_nanos(longest) > allowed {
-            let unit =
-                self.limbo.iter().find(|(_, (since, _))| self.time - since == longest).expect("it is there").0;
+            let unit = self
+                .limbo
+                .iter()
+                .find(|(_, (since, _))| self.time - since == longest)
+                .expect("it is there")
+                .0;
             let (session, _) = self.ledger.owners()[unit];
             let owner = self.sessions[&session];
             let member = &self.processes[owner];
