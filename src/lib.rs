@@ -235,6 +235,11 @@ pub mod internals {
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
 
+/// Compiles what the chapter on clusters shows.
+#[cfg(all(doctest, feature = "cluster"))]
+#[doc = include_str!("../docs/cluster.md")]
+struct ClusterDoctests;
+
 /// Compiles and runs what the guide shows.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide.md")]

@@ -5,7 +5,7 @@
 //! | `unit` | resources and the units that they are divided into |
 //! | `terms` | times and margins |
 //! | `engine` | what is asked of the system that members share; the contract |
-//! | `memory` | that contract as a data structure |
+//! | `ledger`, `memory` | that contract as a data structure, and an engine made of it |
 //! | `member` | a member as a pure state machine |
 //! | `desk` | the scheduler, as the member sees it |
 //! | `keeper`, `post` | the thread that drives the member, and the one that waits for the engine |
@@ -24,6 +24,7 @@ mod fence;
 mod handle;
 mod holds;
 mod keeper;
+mod ledger;
 mod member;
 mod memory;
 mod post;

@@ -19,7 +19,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | this one | states, deadlines, which request is next |
+//! | this one | states, deadlines, what is lost |
+//! | `requests` | which request is next |
 //! | `answers` | what replies do |
 //! | `plan` | how many units it should have, and which |
 //! | `share` | who should have how many |
@@ -30,6 +31,7 @@ mod answers;
 mod book;
 mod demand;
 mod plan;
+mod requests;
 mod share;
 
 use std::{
@@ -44,7 +46,7 @@ use super::{
     engine::{Change, End, HoldKind, HoldNote, Line, Request, Session, View},
     holds::{self, Apply, HoldTable, Seen},
     terms::Terms,
-    unit::{Claim, Roll, Unit},
+    unit::{Claim, Roll},
 };
 use crate::sync::{Arc, Timestamp};
 
@@ -408,6 +410,8 @@ impl Member {
     /// The others are to know of a hold.
     fn tell(&mut self, change: &Apply) {
         let note = holds::note(change, &self.roll.get(change.place).name, &self.me);
+        // Only the last word on each counts: an outage makes no long letter.
+        self.outbox.retain(|other| (&other.name, other.kind) != (&note.name, note.kind));
         self.outbox.push_back(note);
     }
 
@@ -427,112 +431,5 @@ impl Member {
                 self.apply(&apply, local);
             }
         }
-    }
-
-    fn line(&self) -> Line {
-        if self.leaving {
-            return Line { held: self.lendable(), ..Line::default() };
-        }
-        let need = self.roll.units_for(self.peak.most());
-        let mut spare = self.terms.spare_for(need);
-        if self.book.lendable() > 0 && self.roll.units_for(self.demand.in_use) >= self.book.lendable() {
-            // Everything is out, and those who do not wait are sent away unseen.
-            spare = spare.max(self.book.lendable() / 2);
-        }
-        spare = spare.max(self.floor.saturating_sub(need));
-        Line { need, spare, held: self.lendable(), weight: self.weight }
-    }
-
-    /// The next request, if there is one and none is at work. `now` is taken as the moment before it is sent.
-    pub fn poll(&mut self, now: Timestamp, local: &mut impl Local) -> Option<Request> {
-        if self.sent.is_some() || self.left || now < self.next_try {
-            return None;
-        }
-        let request = self.next(now, local)?;
-        self.counts.requests += 1;
-        self.sent = Some(Sent { at: now, request: request.clone() });
-        Some(request)
-    }
-
-    fn next(&mut self, now: Timestamp, local: &mut impl Local) -> Option<Request> {
-        let join = || Request::Join {
-            member: Arc::clone(&self.me),
-            ttl: self.terms.ttl(),
-            weight: self.weight,
-            previous: self.previous.clone(),
-        };
-        match &mut self.state {
-            State::Out if self.leaving => {
-                self.left = true;
-                None
-            }
-            State::Out | State::Moving { joined: None, .. } => Some(join()),
-            State::Moving { joined: Some((session, _)), todo, .. } => {
-                let roll = &self.roll;
-                let claims = todo
-                    .iter()
-                    .take(BATCH)
-                    .map(|(place, claim)| (claim.clone(), roll.get(*place).rank))
-                    .collect();
-                Some(Request::Reinstate { session: session.clone(), claims })
-            }
-            State::Live { session, .. } => {
-                let session = session.clone();
-                self.next_live(now, session, local)
-            }
-        }
-    }
-
-    fn next_live(&mut self, now: Timestamp, session: Session, local: &mut impl Local) -> Option<Request> {
-        let line = self.line();
-        let needs_more = line.need + line.spare > self.told.need + self.told.spare
-            && now.saturating_since(self.told_at) >= self.terms.period() / 4;
-        if now >= self.next_renewal || needs_more {
-            return Some(Request::Renew { session, line });
-        }
-        if self.leaving && self.book.is_empty() && self.returning.is_empty() {
-            return Some(Request::Leave { session });
-        }
-        if self.uncertain {
-            return Some(Request::Owned { session });
-        }
-        if let Some(units) = self.unregistered() {
-            return Some(Request::Register { session, units });
-        }
-        if !self.returning.is_empty() {
-            let claims = self.returning.drain(..self.returning.len().min(BATCH)).collect();
-            return Some(Request::Return { session, claims });
-        }
-        if let Some(note) = self.outbox.pop_front() {
-            return Some(Request::Hold(note));
-        }
-        if self.view.holds != self.holds_version {
-            return Some(Request::Holds);
-        }
-        if !self.planned && !self.suspended {
-            self.planned = true;
-            self.plan(now, local);
-        }
-        if self.want > 0 && !self.suspended && !self.leaving {
-            let count = self.want.min(BATCH as u32);
-            let skip = self.skip.iter().cloned().collect();
-            return Some(Request::Claim { session, count, end: self.want_end, skip });
-        }
-        None
-    }
-
-    /// The next units to be made known.
-    fn unregistered(&mut self) -> Option<Vec<(Unit, u64)>> {
-        let (mut place, mut index) = self.unregistered?;
-        let mut units = Vec::new();
-        while place < self.roll.len() && units.len() < BATCH {
-            let share = self.roll.get(place);
-            units.push((Unit { name: Arc::clone(&share.name), index }, share.rank));
-            index += 1;
-            if index == share.units {
-                (place, index) = (place + 1, 0);
-            }
-        }
-        (!units.is_empty()).then_some(units)
     }
 }

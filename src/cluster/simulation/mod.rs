@@ -5,6 +5,8 @@
 //! tokens grow, unit by unit. Ten times a second: the engine's books are consistent; no unit is without use for longer than the time to live and
 //! the margin. At the end, after a quiet time: nothing is lost, and what is wanted is held.
 
+mod checks;
+mod faults;
 mod process;
 mod world;
 
@@ -155,8 +157,10 @@ fn thousands_of_runs_with_faults_lend_no_unit_twice() {
 /// Whether some run of so many is stopped by a check with this in its message.
 fn is_noticed(message: &str, plan: impl Fn(u64) -> Plan) -> bool {
     (0..200).any(|seed| {
-        let caught = std::panic::catch_unwind(|| run(plan(seed)));
-        caught.is_err_and(|payload| payload.downcast_ref::<String>().is_some_and(|text| text.contains(message)))
+        let plan = plan(seed);
+        let caught = std::panic::catch_unwind(move || run(plan));
+        caught
+            .is_err_and(|payload| payload.downcast_ref::<String>().is_some_and(|text| text.contains(message)))
     })
 }
 

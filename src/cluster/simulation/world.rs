@@ -11,7 +11,7 @@ use super::process::{Life, Process, Skewed};
 use crate::{
     cluster::{
         engine::{Reply, Request},
-        memory::Ledger,
+        ledger::Ledger,
         terms::Terms,
         unit::{Roll, Share, Unit},
     },
@@ -67,7 +67,7 @@ impl Default for Plan {
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Run(usize),
     Work(usize),
     Arrive { from: usize, incarnation: u64, id: u64, request: Request },
@@ -92,31 +92,31 @@ pub struct Outcome {
 }
 
 pub struct World {
-    plan: Plan,
-    random: SplitMix64,
-    time: u64,
-    number: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    pending: HashMap<u64, Event>,
+    pub(super) plan: Plan,
+    pub(super) random: SplitMix64,
+    pub(super) time: u64,
+    pub(super) number: u64,
+    pub(super) events: BinaryHeap<Reverse<(u64, u64)>>,
+    pub(super) pending: HashMap<u64, Event>,
     pub processes: Vec<Process>,
     pub ledger: Ledger,
     /// Earlier states, for failovers that lose what came after.
-    past: VecDeque<Ledger>,
-    epoch: u64,
-    engine: Skewed,
-    engine_up: bool,
-    frozen: bool,
-    sessions: HashMap<u64, usize>,
+    pub(super) past: VecDeque<Ledger>,
+    pub(super) epoch: u64,
+    pub(super) engine: Skewed,
+    pub(super) engine_up: bool,
+    pub(super) frozen: bool,
+    pub(super) sessions: HashMap<u64, usize>,
     /// Who has a unit in his scheduler.
-    holders: HashMap<Unit, HashSet<usize>>,
-    tokens: HashMap<Unit, u64>,
+    pub(super) holders: HashMap<Unit, HashSet<usize>>,
+    pub(super) tokens: HashMap<Unit, u64>,
     /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
-    limbo: HashMap<Unit, (u64, u64)>,
-    roll: Arc<Roll>,
+    pub(super) limbo: HashMap<Unit, (u64, u64)>,
+    pub(super) roll: Arc<Roll>,
     pub outcome: Outcome,
 }
 
-const MILLI: u64 = 1_000_000;
+pub(super) const MILLI: u64 = 1_000_000;
 
 impl World {
     pub fn new(plan: Plan) -> Self {
@@ -160,15 +160,15 @@ impl World {
         world
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         u64::from(self.random.below(bound as u32))
     }
 
-    fn some_rate(&mut self) -> f64 {
+    pub(super) fn some_rate(&mut self) -> f64 {
         1.0 + self.plan.drift * (self.below(2_001) as f64 / 1_000.0 - 1.0)
     }
 
-    fn some_process(&mut self, place: usize) -> Process {
+    pub(super) fn some_process(&mut self, place: usize) -> Process {
         let clock = Skewed { rate: self.some_rate(), offset: self.below(1_000_000_000) };
         let mut process = Process::new(format!("p{place:03}"), self.plan.terms, &self.roll, clock);
         process.desk.wanted = self.some_demand();
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    fn at(&mut self, after: u64, event: Event) {
+    pub(super) fn at(&mut self, after: u64, event: Event) {
         self.number += 1;
         self.events.push(Reverse((self.time + after, self.number)));
         self.pending.insert(self.number, event);
@@ -385,158 +385,8 @@ impl World {
         }
     }
 
-    /// Nobody else honours a lease on this unit.
-    fn check_alone(&mut self, place: usize, unit: &Unit) {
-        self.outcome.checks += 1;
-        for &holder in self.holders.get(unit).into_iter().flatten() {
-            let other = &self.processes[holder];
-            assert!(
-                holder == place || !other.honours(self.time) || !other.desk.uses(unit, self.time),
-                "{}: {unit} is lent by {place} and by {holder}",
-                self.tag()
-            );
-        }
-    }
-
-    fn tag(&self) -> String {
+    pub(super) fn tag(&self) -> String {
         format!("seed {} at {:?}", self.plan.seed, Duration::from_nanos(self.time))
-    }
-
-    fn fault(&mut self) {
-        self.outcome.faults += 1;
-        let place = self.below(self.plan.processes as u64) as usize;
-        let ttl = self.plan.terms.ttl().as_millis() as u64;
-        let lasts = (1 + self.below(3 * ttl)) * MILLI;
-        match self.below(8) {
-            0 | 1 => {
-                self.processes[place].life = Life::Dead;
-                self.at(lasts, Event::Mend(place));
-            }
-            2 | 3 => {
-                if self.processes[place].life == Life::Running {
-                    self.processes[place].life = Life::Stopped;
-                    self.processes[place].late = true;
-                    self.at(lasts, Event::Mend(place));
-                }
-            }
-            4 => {
-                self.processes[place].cut_off = true;
-                self.at(lasts, Event::Mend(place));
-            }
-            5 => {
-                self.engine_up = false;
-                self.at(lasts, Event::EngineUp);
-            }
-            6 => self.new_epoch(false),
-            _ => self.new_epoch(true),
-        }
-    }
-
-    /// Another server takes over, or the same one starts again: with all that was written, or without the last of it.
-    fn new_epoch(&mut self, loses: bool) {
-        self.epoch += 1;
-        self.outcome.epochs += 1;
-        if loses {
-            let back = self.below(self.past.len() as u64 + 1) as usize;
-            self.ledger = self.past.get(back).cloned().unwrap_or_default();
-        }
-        // Another machine, another clock: less than the time to live apart.
-        let skew = self.below(self.plan.terms.ttl().as_millis() as u64 / 2) * MILLI;
-        let earlier = self.below(2) == 0;
-        let offset = self.engine.read(self.time).as_nanos();
-        let offset = if earlier { offset - skew } else { offset + skew };
-        let rate = self.some_rate();
-        self.engine = Skewed { rate, offset: offset - (self.time as f64 * rate) as u64 };
-    }
-
-    fn mend(&mut self, place: usize) {
-        self.processes[place].cut_off = false;
-        match self.processes[place].life {
-            Life::Running => {}
-            // Its threads run before its cluster thread does, as late as `Run` comes.
-            Life::Stopped => self.processes[place].life = Life::Running,
-            Life::Dead => {
-                let units: Vec<Unit> =
-                    self.processes[place].desk.units().map(|claim| claim.unit.clone()).collect();
-                for unit in units {
-                    self.holders.entry(unit).or_default().remove(&place);
-                }
-                self.outcome.revoked += self.processes[place].desk.revoked;
-                let incarnation = self.processes[place].incarnation + 1;
-                self.processes[place] = self.some_process(place);
-                self.processes[place].incarnation = incarnation;
-            }
-        }
-    }
-
-    /// Now and then: the engine's books, and units that nobody can use.
-    fn look(&mut self) {
-        self.ledger.check();
-        self.past.push_front(self.ledger.clone());
-        self.past.truncate(10);
-        if !self.ledger.is_of(&self.epoch.to_string()) {
-            // Nobody has called the new server yet, and its clock says nothing about the old one's books.
-            self.limbo.clear();
-            return;
-        }
-        let now = self.engine.read(self.time).as_nanos();
-        let mut limbo = HashMap::new();
-        for (unit, (session, _)) in self.ledger.owners() {
-            let Some(over) = self.ledger.over(*session).filter(|over| now < *over) else { continue };
-            let owner = self.sessions.get(session).copied();
-            let runs = owner.is_some_and(|owner| self.processes[owner].life == Life::Running);
-            let holds = owner
-                .is_some_and(|owner| self.holders.get(unit).is_some_and(|holders| holders.contains(&owner)));
-            if !(runs && holds) {
-                // Of a process that does not run the time counts from when it stopped, or from its last renewal.
-                let state = if runs { 0 } else { over };
-                let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
-                limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), state));
-            }
-        }
-        self.limbo = limbo;
-        let longest = self.limbo.values().map(|(since, _)| self.time - since).max().unwrap_or(0);
-        self.outcome.longest_limbo = self.outcome.longest_limbo.max(Duration::from_nanos(longest));
-        let terms = self.plan.terms;
-        // The time to live begins when a renewal arrives. The rest: the two clocks, and the pace of looking.
-        let margin = terms.ttl() - terms.good_for();
-        let allowed = self.plan.lateness + terms.ttl() + margin + Duration::from_millis(200);
-        if Duration::from_nanos(longest) > allowed {
-            let unit = self
-                .limbo
-                .iter()
-                .find(|(_, (since, _))| self.time - since == longest)
-                .expect("it is there")
-                .0;
-            let (session, _) = self.ledger.owners()[unit];
-            let owner = self.sessions[&session];
-            let member = &self.processes[owner];
-            panic!(
-                "{}: {unit} of session {session} is lost for {longest} ns: {owner} is {:?}, cut off {}, {:?}",
-                self.tag(),
-                member.life,
-                member.cut_off,
-                member.member
-            );
-        }
-    }
-
-    /// After the quiet: nothing is lost, and everybody has his share.
-    fn settled(&mut self) {
-        assert!(self.limbo.is_empty(), "{}: {} units are lost", self.tag(), self.limbo.len());
-        let all = self.roll.units();
-        let held: u32 = self.processes.iter().map(|process| process.member.held()).sum();
-        let needed: u64 =
-            self.processes.iter().map(|process| u64::from(self.roll.units_for(process.desk.wanted))).sum();
-        assert!(
-            u64::from(held) >= needed.min(u64::from(all)),
-            "{}: {held} held of {needed}, {all}",
-            self.tag()
-        );
-        for process in &self.processes {
-            assert!(process.member.is_live(), "{}: somebody is out", self.tag());
-            self.outcome.revoked += process.desk.revoked;
-        }
     }
 
     /// Kills a process for good; for tests of how long that takes.
