@@ -87,6 +87,7 @@
 //! | `seize` | the second reclaimer of the lookup map, for benchmarks and tests; the scheduler keeps to counted sections |
 //! | `pool` | [`pool`]: a worker pool |
 //! | `pinning` | `pool`, whose workers can be kept on processors |
+//! | `cluster` | `cluster`: one fleet shared by many processes, through a Redis or Valkey server |
 //! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
 //! | `prometheus` | `prometheus::SchedulerCollector`, for the registry of `prometheus-client`; implies `telemetry` |
 //! | `metrics` | `publish_metrics`, for the `metrics` facade; implies `telemetry` |
@@ -121,6 +122,8 @@
 #![cfg_attr(not(any(loom, shuttle, feature = "internals")), allow(dead_code, unused_imports))]
 
 pub mod baseline;
+#[cfg(all(feature = "cluster", not(any(loom, shuttle))))]
+pub mod cluster;
 mod events;
 #[cfg(all(
     any(
@@ -231,6 +234,11 @@ pub mod internals {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeDoctests;
+
+/// Compiles what the chapter on clusters shows.
+#[cfg(all(doctest, feature = "cluster"))]
+#[doc = include_str!("../docs/cluster.md")]
+struct ClusterDoctests;
 
 /// Compiles and runs what the guide shows.
 #[cfg(doctest)]

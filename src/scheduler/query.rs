@@ -210,6 +210,18 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         Some(Peek::new(value, guard))
     }
 
+    /// How many leases are out on the resource with this key; `None` if it is not in the fleet. As [`get`](Scheduler::get).
+    pub fn in_flight<Q>(&self, key: &Q) -> Option<u32>
+    where
+        R::Key: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let core = &*self.core;
+        let hash = self.hasher.hash_one(key);
+        let guard = core.pin();
+        Some(core.find(hash, key, &guard)?.state.load().in_flight())
+    }
+
     /// Whether a resource with this key is in the fleet. As [`get`](Scheduler::get).
     pub fn contains<Q>(&self, key: &Q) -> bool
     where
@@ -313,6 +325,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             let _ = ring.take(&mut events, left);
         }
         events
+    }
+
+    /// Whether leases are recorded: [`leases`](Scheduler::leases) lists them, and each can be revoked.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn records_leases(&self) -> bool {
+        self.core.limits.is_some()
     }
 
     /// The moment that the scheduler's clock shows.

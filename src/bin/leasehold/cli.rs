@@ -23,6 +23,9 @@ pub enum Command {
     Replay(Replay),
     /// Measure the scheduler against one mutex: nanoseconds per operation, side by side.
     Compare(compare::Compare),
+    /// Show the members, claims and holds of a fleet that many processes share.
+    #[cfg(feature = "cluster")]
+    Cluster(crate::cluster::Cluster),
     /// Print the built-in fleet file.
     Fleet,
 }

@@ -5,6 +5,8 @@
 
 mod choice;
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod compare;
 mod error;
 mod fleet;
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         Command::Replay(options) => replay::replay(&options).map(|()| ExitCode::SUCCESS),
         Command::Compare(options) => compare::compare(&options),
+        #[cfg(feature = "cluster")]
+        Command::Cluster(options) => cluster::cluster(&options).map(|()| ExitCode::SUCCESS),
         Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -1,0 +1,255 @@
+//! Fences: what ties a lease to one unit of the engine, its token, and its deadline.
+
+use std::{collections::HashMap, error::Error, fmt, hash::Hash, sync::PoisonError, time::Duration};
+
+use super::unit::{Claim, Unit};
+use crate::{
+    scheduler::Token,
+    sync::{
+        Arc, Clock, Mutex, MutexGuard, Timestamp,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// A unit that is held, and the leases that name it.
+struct Slot {
+    claim: Claim,
+    leases: u32,
+    lost: Arc<AtomicBool>,
+    bound: Vec<Bound>,
+}
+
+/// A lease's fence: its number, and the lease's token if leases are recorded.
+struct Bound {
+    number: u64,
+    lease: Option<Token>,
+}
+
+/// All units that a member holds, and until when they are good.
+pub struct Fences<K> {
+    /// In nanoseconds on the cluster's clock.
+    good_until: AtomicU64,
+    slots: Mutex<HashMap<K, Vec<Slot>>>,
+    number: AtomicU64,
+    clock: Arc<dyn Clock>,
+}
+
+impl<K: Hash + Eq + Clone> Fences<K> {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Fences {
+            good_until: AtomicU64::new(0),
+            slots: Mutex::new(HashMap::new()),
+            number: AtomicU64::new(0),
+            clock,
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<K, Vec<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set_good_until(&self, until: Timestamp) {
+        // Release: pairs with the Acquire in `Fence::check`: who sees the deadline of a new session sees that what was lost before
+        // it is lost.
+        self.good_until.store(until.as_nanos(), Ordering::Release);
+    }
+
+    pub fn admit(&self, key: &K, claim: &Claim, leases: u32) {
+        let slot =
+            Slot { claim: claim.clone(), leases, lost: Arc::new(AtomicBool::new(false)), bound: Vec::new() };
+        self.slots().entry(key.clone()).or_default().push(slot);
+    }
+
+    /// Takes a unit away that no fence names.
+    pub fn take(&self, key: &K, claim: &Claim) -> bool {
+        let mut all = self.slots();
+        let Some(slots) = all.get_mut(key) else { return true };
+        let Some(place) = slots.iter().position(|slot| slot.claim == *claim) else { return true };
+        if !slots[place].bound.is_empty() {
+            return false;
+        }
+        slots.swap_remove(place);
+        if slots.is_empty() {
+            all.remove(key);
+        }
+        true
+    }
+
+    /// Takes units away whoever uses them; answers with the recorded leases that are bound to them.
+    pub fn lose(&self, key: &K, claims: &[Claim]) -> Vec<Token> {
+        let mut all = self.slots();
+        let Some(slots) = all.get_mut(key) else { return Vec::new() };
+        let mut leases = Vec::new();
+        slots.retain(|slot| {
+            let lost = claims.contains(&slot.claim);
+            if lost {
+                // Relaxed: ordered by the Release of `set_good_until` where it matters; until then the deadline tells.
+                slot.lost.store(true, Ordering::Relaxed);
+                leases.extend(slot.bound.iter().filter_map(|bound| bound.lease));
+            }
+            !lost
+        });
+        if slots.is_empty() {
+            all.remove(key);
+        }
+        leases
+    }
+
+    /// Binds a lease to a unit of its resource.
+    pub fn bind(self: &Arc<Self>, key: &K, lease: Option<Token>) -> Result<Fence<K>, Lost> {
+        // Relaxed: the numbers only have to differ.
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let mut all = self.slots();
+        let slot = all
+            .get_mut(key)
+            .and_then(|slots| slots.iter_mut().find(|slot| (slot.bound.len() as u32) < slot.leases))
+            .ok_or(Lost)?;
+        slot.bound.push(Bound { number, lease });
+        let fence = Fence {
+            fences: Arc::clone(self),
+            key: key.clone(),
+            claim: slot.claim.clone(),
+            lost: Arc::clone(&slot.lost),
+            number,
+        };
+        // Dropping the fence takes the lock again.
+        drop(all);
+        fence.check()?;
+        Ok(fence)
+    }
+}
+
+/// Ties a lease to one unit and its token. Drop it before the lease, or with it: while it lives the unit does not leave by itself.
+///
+/// Made by [`Cluster::fence`](super::Cluster::fence).
+#[must_use = "a fence that is dropped ties nothing"]
+pub struct Fence<K: Hash + Eq + Clone> {
+    fences: Arc<Fences<K>>,
+    key: K,
+    claim: Claim,
+    lost: Arc<AtomicBool>,
+    number: u64,
+}
+
+impl<K: Hash + Eq + Clone> Fence<K> {
+    /// The unit, named as on the engine.
+    pub fn unit(&self) -> &Unit {
+        &self.claim.unit
+    }
+
+    /// The fencing token, whether it is still good or not. See [`check`](Self::check).
+    pub fn token(&self) -> u64 {
+        self.claim.token
+    }
+
+    /// The token, if the claim is good at this moment by the clock. Wait-free: two loads and the clock.
+    ///
+    /// Between this and the use of the resource the process may be stopped for any time: whoever guards the resource can refuse a token that
+    /// is less than one he has seen for this unit.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub fn check(&self) -> Result<u64, Lost> {
+        self.remaining().map(|_| self.claim.token)
+    }
+
+    /// For how long the claim is good if it is not renewed. As [`check`](Self::check).
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub fn remaining(&self) -> Result<Duration, Lost> {
+        // Acquire, and first: see `Fences::set_good_until`.
+        // - it sees a later session's deadline: it also sees that this claim is lost;
+        // - it sees the deadline of its own session, or an earlier one: the clock decides.
+        let until = Timestamp::from_nanos(self.fences.good_until.load(Ordering::Acquire));
+        let left = until.saturating_since(self.fences.clock.now());
+        // Relaxed: as above.
+        if left.is_zero() || self.lost.load(Ordering::Relaxed) { Err(Lost) } else { Ok(left) }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Drop for Fence<K> {
+    fn drop(&mut self) {
+        let mut all = self.fences.slots();
+        let slots = all.get_mut(&self.key).into_iter().flatten();
+        for slot in slots.filter(|slot| slot.claim == self.claim) {
+            slot.bound.retain(|bound| bound.number != self.number);
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> fmt::Debug for Fence<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence").field("claim", &self.claim).finish_non_exhaustive()
+    }
+}
+
+/// The claim behind a lease is not good any more: the resource may be lent elsewhere. Stop using it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the claim behind this lease has ended: stop using the resource, return the lease and acquire anew")
+    }
+}
+
+impl Error for Lost {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::ManualClock;
+
+    fn claim(index: u32) -> Claim {
+        Claim { unit: Unit { name: "a".into(), index }, token: 10 + u64::from(index) }
+    }
+
+    fn fences(clock: &Arc<ManualClock>) -> Arc<Fences<u8>> {
+        let fences = Arc::new(Fences::new(Arc::clone(clock) as Arc<dyn Clock>));
+        fences.set_good_until(Timestamp::from_nanos(100));
+        fences
+    }
+
+    #[test]
+    fn a_unit_has_as_many_fences_as_leases() {
+        let clock = Arc::new(ManualClock::new());
+        let fences = fences(&clock);
+        fences.admit(&1, &claim(0), 2);
+        let one = fences.bind(&1, None).unwrap();
+        let two = fences.bind(&1, None).unwrap();
+        assert_eq!((one.token(), fences.bind(&1, None).err()), (10, Some(Lost)));
+        drop(two);
+        assert!(fences.bind(&1, None).is_ok());
+        assert!(!fences.take(&1, &claim(0)), "it is named");
+        drop(one);
+        assert!(fences.take(&1, &claim(0)));
+        assert_eq!(fences.bind(&1, None).err(), Some(Lost));
+    }
+
+    #[test]
+    fn the_clock_ends_claims() {
+        let clock = Arc::new(ManualClock::new());
+        let fences = fences(&clock);
+        fences.admit(&1, &claim(0), 1);
+        let fence = fences.bind(&1, None).unwrap();
+        clock.advance(Duration::from_nanos(99));
+        assert_eq!(fence.check(), Ok(10));
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(fence.check(), Err(Lost));
+        fences.set_good_until(Timestamp::from_nanos(200));
+        assert_eq!(fence.check(), Ok(10), "renewed");
+    }
+
+    #[test]
+    fn what_is_lost_stays_lost() {
+        let clock = Arc::new(ManualClock::new());
+        let fences = fences(&clock);
+        fences.admit(&1, &claim(0), 1);
+        let fence = fences.bind(&1, None).unwrap();
+        assert!(fences.lose(&1, &[claim(0)]).is_empty());
+        fences.set_good_until(Timestamp::from_nanos(200));
+        fences.admit(&1, &claim(1), 1);
+        assert_eq!(fence.check(), Err(Lost));
+    }
+}

@@ -1,0 +1,156 @@
+//! The keeper: the thread that drives a member over a real scheduler.
+
+use std::{hash::BuildHasher, sync::PoisonError, time::Duration};
+
+use super::{
+    desk::Desk,
+    engine::Reply,
+    member::Member,
+    post::{Order, Post},
+    stats::ClusterStats,
+};
+use crate::{
+    node::quietly,
+    resource::Resource,
+    sync::{Arc, Clock, Condvar, Mutex, MutexGuard, Timestamp},
+};
+
+/// How often the keeper looks at the scheduler: leases that have come back, demand, holds.
+const PACE: Duration = Duration::from_millis(25);
+/// The same while leases are to be revoked that cannot be seen yet.
+const HURRY: Duration = Duration::from_millis(1);
+
+/// What keeper and handle share.
+#[derive(Default)]
+pub struct Board {
+    state: Mutex<Posted>,
+    pub changed: Condvar,
+}
+
+/// What is posted there.
+#[derive(Default)]
+pub struct Posted {
+    pub stats: ClusterStats,
+    /// The time to live that the engine insists on.
+    pub refused: Option<Duration>,
+    pub has_left: bool,
+    pub has_ended: bool,
+    /// Units that the application wants to have at least.
+    pub floor: Option<u32>,
+}
+
+impl Board {
+    pub fn lock(&self) -> MutexGuard<'_, Posted> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+pub struct Keeper<R: Resource, S> {
+    pub member: Member,
+    pub desk: Desk<R, S>,
+    pub post: Arc<Post>,
+    pub board: Arc<Board>,
+    pub clock: Arc<dyn Clock>,
+    pub stats: ClusterStats,
+}
+
+impl<R: Resource, S: BuildHasher> Keeper<R, S> {
+    /// The thread.
+    pub fn run(mut self) {
+        let mut pause = Duration::ZERO;
+        loop {
+            // User code runs in here: callbacks of resources, clones and hashes of keys.
+            match quietly(|| self.turn(pause)) {
+                Some(Some(next)) => pause = next,
+                Some(None) => break,
+                None => {
+                    // What is where is not sure any more: nothing is lent, and the session ends by itself.
+                    let _ = quietly(|| self.desk.stop());
+                    self.stats.live = false;
+                    self.stats.last_error = Some(
+                        "a callback has panicked in the cluster's thread: the cluster has stopped".to_owned(),
+                    );
+                    break;
+                }
+            }
+        }
+        self.post.end();
+        let mut posted = self.board.lock();
+        posted.stats = self.stats;
+        posted.has_ended = true;
+        drop(posted);
+        self.board.changed.notify_all();
+    }
+
+    /// One turn; answers for how long to wait before the next. `None` when it is to end.
+    fn turn(&mut self, pause: Duration) -> Option<Duration> {
+        let (answer, news, order) = self.post.collect(pause);
+        let now = self.clock.now();
+        if let Some((result, took)) = answer {
+            self.stats.took(took);
+            self.stats.connected = result.is_ok();
+            let reply: Option<Reply> = match result {
+                Ok(reply) => Some(reply),
+                Err(error) => {
+                    self.stats.last_error = Some(error.to_string());
+                    None
+                }
+            };
+            self.member.answered(now, reply, &mut self.desk);
+        }
+        self.member.hear(now, &news, &mut self.desk);
+        match order {
+            Some(Order::Leave) => self.member.leave(&mut self.desk),
+            Some(Order::Abandon) => {
+                // Units that were just given back by their leases are returned, not lost.
+                self.member.tick(now, &mut self.desk);
+                self.member.abandon(&mut self.desk);
+            }
+            Some(Order::End) => {
+                self.desk.tidy();
+                return None;
+            }
+            None => {}
+        }
+        self.member.tick(now, &mut self.desk);
+        self.desk.tidy();
+        // The moment before it is sent.
+        let before = self.clock.now();
+        if let Some(request) = self.member.poll(before, &mut self.desk) {
+            self.post.send(request);
+        }
+        self.publish();
+        let left = |until: Timestamp| until.saturating_since(self.clock.now());
+        let pause = if self.desk.is_in_excess() { HURRY } else { self.member.deadline().map_or(PACE, left) };
+        Some(pause.clamp(HURRY, PACE))
+    }
+
+    fn publish(&mut self) {
+        let counts = self.member.counts();
+        let stats = &mut self.stats;
+        stats.live = self.member.is_live();
+        stats.suspended = self.member.is_suspended();
+        stats.held = self.member.held();
+        stats.lendable = self.member.lendable();
+        (stats.renewals, stats.claimed, stats.returned) = (counts.renewals, counts.claimed, counts.returned);
+        (stats.losses, stats.reinstated, stats.epochs) = (counts.lost, counts.reinstated, counts.epochs);
+        (stats.requests, stats.failures) = (counts.requests, counts.failures);
+        (stats.revoked, stats.outlived, stats.faults) =
+            (self.desk.revoked, self.desk.outlived, self.desk.faults);
+        stats.free = self.member.view().free;
+        if stats.members != self.member.view().members {
+            stats.members.clone_from(&self.member.view().members);
+        }
+        stats.imbalance = self.member.imbalance();
+        let mut posted = self.board.lock();
+        posted.stats.clone_from(stats);
+        posted.refused = self.member.refused();
+        posted.has_left = self.member.has_left();
+        if let Some(floor) = posted.floor.take() {
+            self.member.set_floor(floor);
+        }
+        drop(posted);
+        self.board.changed.notify_all();
+    }
+}

@@ -1,0 +1,278 @@
+//! What replies do to a member.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Local, Member, Sent, State, plan::Giving};
+use crate::{
+    cluster::{
+        engine::{Reply, Request, Session, View},
+        unit::Claim,
+    },
+    sync::{Arc, Timestamp},
+};
+
+impl Member {
+    /// What has become of the request that is at work; `None` if nobody knows.
+    pub fn answered(&mut self, now: Timestamp, reply: Option<Reply>, local: &mut impl Local) {
+        if self.until().is_some_and(|until| now >= until) {
+            self.lose_all(now, local);
+        }
+        let Some(Sent { at, request }) = self.sent.take() else { return };
+        let Some(reply) = reply else {
+            self.failed(now, request);
+            return;
+        };
+        match (request, reply) {
+            (Request::Join { .. }, Reply::Joined(session)) => self.joined(now, at, session, local),
+            (Request::Join { .. }, Reply::Refused { ttl }) => {
+                self.refused = Some(ttl);
+                self.next_try = now.saturating_add(self.terms.period());
+            }
+            (Request::Renew { session, line }, Reply::Renewed(view)) if self.session() == Some(&session) => {
+                (self.told, self.told_at) = (line, at);
+                self.renewed(now, at, session, view, local);
+            }
+            (Request::Claim { session, count, .. }, Reply::Claims(claims))
+                if self.session() == Some(&session) =>
+            {
+                self.granted(now, count, claims, local);
+            }
+            (Request::Owned { session }, Reply::Claims(claims)) if self.session() == Some(&session) => {
+                self.owned(claims, local);
+            }
+            (Request::Register { session, units }, Reply::Done) if self.session() == Some(&session) => {
+                self.unregistered = units.last().and_then(|(last, _)| {
+                    let place = self.roll.place(&last.name)?;
+                    let next = last.index + 1;
+                    Some(if next == self.roll.get(place).units { (place + 1, 0) } else { (place, next) })
+                });
+            }
+            (Request::Return { claims, .. }, Reply::Done) => self.counts.returned += claims.len() as u64,
+            (Request::Reinstate { session, claims }, Reply::Claims(taken)) => {
+                self.reinstated(now, &session, claims.len(), taken, local);
+            }
+            (Request::Leave { .. }, Reply::Done) => {
+                self.state = State::Out;
+                self.left = true;
+            }
+            (Request::Hold(note), Reply::Holds(noted, _)) => {
+                // With its version it is known: the listeners' copy is no news then.
+                self.hear(now, &noted, local);
+                debug_assert!(noted.iter().all(|noted| noted.name == note.name));
+            }
+            (Request::Holds, Reply::Holds(notes, version)) => {
+                let known = |note: super::HoldNote| self.roll.place(&note.name).map(|place| (place, note));
+                let notes: Vec<_> = notes.into_iter().filter_map(known).collect();
+                self.holds_version = version;
+                self.view.holds = version;
+                for apply in self.holds.reconcile(now, &notes, version, &self.me) {
+                    self.apply(&apply, local);
+                }
+            }
+            (request, Reply::Gone { epoch }) => self.gone(now, request.session(), &epoch, local),
+            // Of a session that this member does not have any more.
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, now: Timestamp, request: Request) {
+        self.counts.failures += 1;
+        self.next_try = now.saturating_add(self.terms.retry());
+        match request {
+            Request::Claim { .. } | Request::Return { .. } => self.uncertain = true,
+            Request::Hold(note) => self.outbox.push_front(note),
+            _ => {}
+        }
+    }
+
+    fn joined(&mut self, now: Timestamp, sent: Timestamp, session: Session, local: &mut impl Local) {
+        self.refused = None;
+        let until = sent.saturating_add(self.terms.good_for());
+        match &mut self.state {
+            State::Out => {
+                if until > now {
+                    self.begin_session(now, &session, until, local);
+                    self.state = State::Live { session, until };
+                }
+            }
+            State::Moving { joined, todo, .. } => {
+                *todo = self.book.claims().map(|(place, claim)| (place, claim.clone())).collect();
+                *joined = Some((session, sent));
+                self.moved(now, local);
+            }
+            State::Live { .. } => {}
+        }
+    }
+
+    /// Ends the move if everything is reinstated.
+    fn moved(&mut self, now: Timestamp, local: &mut impl Local) {
+        if let State::Moving { joined: Some((session, sent)), todo, .. } = &self.state
+            && todo.is_empty()
+        {
+            let (session, until) = (session.clone(), sent.saturating_add(self.terms.good_for()));
+            self.begin_session(now, &session, until, local);
+            self.state = State::Live { session, until };
+            self.resume(now, local);
+        }
+    }
+
+    /// Lends again what was suspended, if there is time.
+    fn resume(&mut self, now: Timestamp, local: &mut impl Local) {
+        if self.suspended && self.lent_until().is_some_and(|until| now < until) {
+            self.suspended = false;
+            let lent: Vec<_> = self.book.lent().collect();
+            for (place, units) in lent {
+                self.lend_anew(now, place, units, local);
+            }
+        }
+    }
+
+    /// Lends units of a resource that may not have been there: with the holds that it has elsewhere.
+    pub(super) fn lend_anew(&self, now: Timestamp, place: usize, units: u32, local: &mut impl Local) {
+        local.lend(place, units);
+        for apply in self.holds.of(now, place) {
+            local.hold(place, apply.kind, apply.change);
+        }
+    }
+
+    fn renewed(
+        &mut self,
+        now: Timestamp,
+        sent: Timestamp,
+        session: Session,
+        view: View,
+        local: &mut impl Local,
+    ) {
+        self.counts.renewals += 1;
+        let until = sent.saturating_add(self.terms.good_for());
+        self.state = State::Live { session, until };
+        local.good_until(until);
+        self.resume(now, local);
+        self.next_renewal = sent.saturating_add(self.terms.period());
+        // A little later than the moment, which is on another clock.
+        let after = |left: std::time::Duration| now.saturating_add(left + self.terms.ttl() / 100);
+        if let Some(left) = view.next_expiry {
+            self.next_renewal = self.next_renewal.min(after(left));
+        }
+        if let Some(left) = view.quarantine {
+            self.next_renewal = self.next_renewal.min(after(left));
+        }
+        if view.owned as usize != self.book.held() as usize + self.returning.len() {
+            self.uncertain = true;
+        }
+        self.view = view;
+        self.planned = false;
+        self.want = 0;
+        self.upgrade = false;
+    }
+
+    fn granted(&mut self, now: Timestamp, asked: u32, claims: Vec<Claim>, local: &mut impl Local) {
+        let got = claims.len() as u32;
+        self.counts.claimed += u64::from(got);
+        self.want = if got < asked { 0 } else { self.want.saturating_sub(got) };
+        self.view.free = if got < asked { 0 } else { self.view.free.saturating_sub(got) };
+        let mut touched = BTreeMap::new();
+        for claim in claims {
+            match self.roll.place_of(&claim.unit) {
+                Some(place) if !self.suspended && !self.leaving => {
+                    local.admit(place, &claim);
+                    touched.entry(place).or_insert_with(|| self.book.lendable_of(place));
+                    self.book.add(place, claim);
+                }
+                Some(_) => self.returning.push(claim),
+                None => {
+                    self.skip.insert(Arc::clone(&claim.unit.name));
+                    self.returning.push(claim);
+                }
+            }
+        }
+        for (place, before) in touched {
+            let units = self.book.lendable_of(place);
+            if before == 0 { self.lend_anew(now, place, units, local) } else { local.lend(place, units) }
+        }
+        if self.upgrade && got > 0 {
+            // What is worse goes, as much of it.
+            self.upgrade = self.want > 0;
+            self.give(got, Giving::InOrder, local);
+        }
+    }
+
+    /// What the engine thinks ours, against what is.
+    fn owned(&mut self, listed: Vec<Claim>, local: &mut impl Local) {
+        self.uncertain = false;
+        let listed: HashSet<Claim> = listed.into_iter().collect();
+        let missing: Vec<(usize, Claim)> = self
+            .book
+            .claims()
+            .filter(|(_, claim)| !listed.contains(claim))
+            .map(|(place, claim)| (place, claim.clone()))
+            .collect();
+        let ours: HashSet<&Claim> =
+            self.book.claims().map(|(_, claim)| claim).chain(&self.returning).collect();
+        let orphans: Vec<Claim> = listed.iter().filter(|claim| !ours.contains(claim)).cloned().collect();
+        // Never adopted: a unit that was lent once on a guess is lent twice.
+        self.returning.extend(orphans);
+        self.returning.retain(|claim| listed.contains(claim));
+        self.lose(missing, local);
+    }
+
+    fn reinstated(
+        &mut self,
+        now: Timestamp,
+        of: &Session,
+        asked: usize,
+        taken: Vec<Claim>,
+        local: &mut impl Local,
+    ) {
+        let State::Moving { joined: Some((session, _)), todo, .. } = &mut self.state else { return };
+        if session != of {
+            return;
+        }
+        let taken: HashSet<Claim> = taken.into_iter().collect();
+        let batch: Vec<_> = todo.drain(..asked.min(todo.len())).collect();
+        self.counts.reinstated += taken.len() as u64;
+        let lost = batch.into_iter().filter(|(_, claim)| !taken.contains(claim)).collect();
+        self.lose(lost, local);
+        self.moved(now, local);
+    }
+
+    /// The session that a request named is over, or forgotten.
+    fn gone(&mut self, now: Timestamp, named: Option<&Session>, epoch: &str, local: &mut impl Local) {
+        match &mut self.state {
+            State::Live { session, until } if named == Some(session) => {
+                if &*session.epoch == epoch {
+                    // The clocks disagree by more than the margin, or somebody has ended it.
+                    self.lose_all(now, local);
+                    return;
+                }
+                let until = *until;
+                self.state = State::Moving { until, joined: None, todo: Vec::new() };
+                // Nobody's, in the new epoch.
+                self.returning.clear();
+                self.uncertain = false;
+                self.want = 0;
+                self.planned = true;
+            }
+            State::Moving { joined, .. } if joined.as_ref().map(|(session, _)| session) == named => {
+                *joined = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Request {
+    /// The session that it names.
+    pub fn session(&self) -> Option<&Session> {
+        match self {
+            Request::Register { session, .. }
+            | Request::Renew { session, .. }
+            | Request::Claim { session, .. }
+            | Request::Return { session, .. }
+            | Request::Reinstate { session, .. }
+            | Request::Owned { session }
+            | Request::Leave { session } => Some(session),
+            Request::Join { .. } | Request::Hold(_) | Request::Holds | Request::Overview => None,
+        }
+    }
+}

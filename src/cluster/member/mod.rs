@@ -1,0 +1,435 @@
+//! A member as a pure state machine: time, what the scheduler shows and the engine's replies go in; requests come out, and what is to be
+//! done to the scheduler goes through [`Local`]. The thread of a real cluster and the simulation drive the same code.
+//!
+//! ```text
+//!            Joined                   Gone, another epoch
+//!   Out --------------> Live ----------------------------------> Moving
+//!    ^                   |  ^                                      |  |
+//!    |  Gone, same epoch |  |   Joined, and all is reinstated      |  |
+//!    +-------------------+  +--------------------------------------+  |
+//!    |  until has passed                                              |
+//!    +----------------------------------------------------------------+  (or Live, without units, if Joined)
+//! ```
+//!
+//! `until` is the moment, on the member's own clock, at which its claims end unless they are renewed: counted from before the last renewal that
+//! was acknowledged had been sent. `lead` before it the member is *suspended*: nothing is lent, and nothing is given back. While it is Moving the
+//! old `until` counts.
+//!
+//! One request is at work at a time. What its failure leaves unknown is found out later (`uncertain`).
+//!
+//! | file | idea |
+//! |---|---|
+//! | this one | states, deadlines, what is lost |
+//! | `requests` | which request is next |
+//! | `answers` | what replies do |
+//! | `plan` | how many units it should have, and which |
+//! | `share` | who should have how many |
+//! | `demand` | what it needs |
+//! | `book` | what it has |
+
+mod answers;
+mod book;
+mod demand;
+mod plan;
+mod requests;
+mod share;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+pub use demand::Demand;
+
+use self::{book::Book, demand::Peak};
+use super::{
+    engine::{Change, End, HoldKind, HoldNote, Line, Request, Session, View},
+    holds::{self, Apply, HoldTable, Seen},
+    terms::Terms,
+    unit::{Claim, Roll},
+};
+use crate::sync::{Arc, Timestamp};
+
+/// Units in one request.
+pub const BATCH: usize = 256;
+
+/// Units that are lost at once, and how many of the resource's units remain.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    pub place: usize,
+    pub claims: Vec<Claim>,
+    pub units_left: u32,
+}
+
+/// The scheduler, as a member sees it. Resources are named by their places in the roll.
+pub trait Local {
+    /// Leases out and requests that wait.
+    fn demand(&mut self) -> Demand;
+    /// Leases out on a resource.
+    fn in_flight(&mut self, place: usize) -> u32;
+    /// A unit is there, to be named by fences; it is lent from the next `lend` on.
+    fn admit(&mut self, place: usize, claim: &Claim);
+    /// From now on leases on so many units may begin; 0 takes the resource out.
+    fn lend(&mut self, place: usize, units: u32);
+    /// Takes a unit away, unless a fence names it.
+    fn take(&mut self, place: usize, claim: &Claim) -> bool;
+    /// Takes units away at once, whoever uses them, and revokes the leases for which none is left.
+    fn lose(&mut self, losses: &[Loss]);
+    /// Until when claims are good.
+    fn good_until(&mut self, until: Timestamp);
+    /// Sets or clears a hold.
+    fn hold(&mut self, place: usize, kind: HoldKind, change: Change);
+    /// The holds of all resources that are there; none if nothing has changed since the last call.
+    fn holds(&mut self) -> Option<HashMap<usize, Seen>>;
+}
+
+/// What has happened to a member, and how it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub renewals: u64,
+    pub failures: u64,
+    pub claimed: u64,
+    pub returned: u64,
+    pub lost: u64,
+    pub reinstated: u64,
+    pub epochs: u64,
+    pub requests: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Out,
+    Live { session: Session, until: Timestamp },
+    Moving { until: Timestamp, joined: Option<(Session, Timestamp)>, todo: Vec<(usize, Claim)> },
+}
+
+/// A request that is at work.
+#[derive(Debug)]
+struct Sent {
+    at: Timestamp,
+    request: Request,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Member {
+    me: Arc<str>,
+    weight: u32,
+    terms: Terms,
+    roll: Arc<Roll>,
+    state: State,
+    /// The epoch of the last session.
+    epoch: Option<Arc<str>>,
+    /// The last session, if it was given up.
+    previous: Option<Session>,
+    suspended: bool,
+    leaving: bool,
+    left: bool,
+    book: Book,
+    /// Taken from the scheduler, to be given back to the engine.
+    returning: Vec<Claim>,
+    sent: Option<Sent>,
+    next_try: Timestamp,
+    next_renewal: Timestamp,
+    /// The line that the engine has.
+    told: Line,
+    told_at: Timestamp,
+    /// The next unit to be made known: of which resource, and which.
+    unregistered: Option<(usize, u32)>,
+    uncertain: bool,
+    view: View,
+    planned: bool,
+    want: u32,
+    want_end: End,
+    /// What is claimed next replaces something worse.
+    upgrade: bool,
+    surplus_since: Option<Timestamp>,
+    peak: Peak,
+    demand: Demand,
+    floor: u32,
+    /// Resources that others know and this member does not.
+    skip: BTreeSet<Arc<str>>,
+    holds: HoldTable,
+    outbox: VecDeque<HoldNote>,
+    holds_version: u64,
+    refused: Option<Duration>,
+    counts: Counts,
+}
+
+impl Member {
+    pub fn new(me: Arc<str>, weight: u32, terms: Terms, roll: Arc<Roll>) -> Self {
+        Member {
+            me,
+            weight,
+            terms,
+            roll,
+            state: State::Out,
+            epoch: None,
+            previous: None,
+            suspended: false,
+            leaving: false,
+            left: false,
+            book: Book::default(),
+            returning: Vec::new(),
+            sent: None,
+            next_try: Timestamp::ZERO,
+            next_renewal: Timestamp::ZERO,
+            told: Line::default(),
+            told_at: Timestamp::ZERO,
+            unregistered: None,
+            uncertain: false,
+            view: View::default(),
+            planned: true,
+            want: 0,
+            want_end: End::Best,
+            upgrade: false,
+            surplus_since: None,
+            peak: Peak::default(),
+            demand: Demand::default(),
+            floor: terms.least(),
+            skip: BTreeSet::new(),
+            holds: HoldTable::default(),
+            outbox: VecDeque::new(),
+            holds_version: 0,
+            refused: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Units to have at least, whatever is needed.
+    pub fn set_floor(&mut self, units: u32) {
+        self.floor = units;
+    }
+
+    /// From now on it lends nothing, and leaves once everything is given back.
+    pub fn leave(&mut self, local: &mut impl Local) {
+        self.leaving = true;
+        for place in self.book.places() {
+            self.lower(place, u32::MAX, local);
+        }
+    }
+
+    /// Ends all claims now, whoever uses them, and leaves.
+    pub fn abandon(&mut self, local: &mut impl Local) {
+        self.leaving = true;
+        let all: Vec<_> = self.book.claims().map(|(place, claim)| (place, claim.clone())).collect();
+        self.lose(all, local);
+        self.returning.clear();
+        self.uncertain = false;
+    }
+
+    /// It has left: nothing is held, and the engine knows, or will know when the session is over.
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self.state, State::Live { .. })
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The part of all units that somebody else should have, as this member sees it: 0 is balance.
+    pub fn imbalance(&self) -> f64 {
+        let lines: Vec<_> = self.view.members.iter().map(|view| view.line).collect();
+        let targets = share::targets(&lines, self.roll.units());
+        let missing: u64 =
+            lines.iter().zip(targets).map(|(line, target)| u64::from(target.saturating_sub(line.held))).sum();
+        if self.roll.units() == 0 { 0.0 } else { missing as f64 / f64::from(self.roll.units()) }
+    }
+
+    pub fn held(&self) -> u32 {
+        self.book.held()
+    }
+
+    pub fn lendable(&self) -> u32 {
+        if self.suspended { 0 } else { self.book.lendable() }
+    }
+
+    /// The time to live that the engine insists on, if it is another one.
+    pub fn refused(&self) -> Option<Duration> {
+        self.refused
+    }
+
+    fn until(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Out => None,
+            State::Live { until, .. } | State::Moving { until, .. } => Some(*until),
+        }
+    }
+
+    fn session(&self) -> Option<&Session> {
+        match &self.state {
+            State::Live { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Before `until`, but not long before: nothing is lent from here on.
+    fn lent_until(&self) -> Option<Timestamp> {
+        let lead = self.terms.good_for() - self.terms.lent_for();
+        self.until()
+            .map(|until| Timestamp::from_nanos(until.as_nanos().saturating_sub(lead.as_nanos() as u64)))
+    }
+
+    /// When [`tick`](Self::tick) must be called next, whatever happens.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.suspended { self.until() } else { self.lent_until() }
+    }
+
+    /// Deadlines, leases that have come back, holds.
+    pub fn tick(&mut self, now: Timestamp, local: &mut impl Local) {
+        if self.until().is_some_and(|until| now >= until) {
+            self.lose_all(now, local);
+        } else if !self.suspended && self.lent_until().is_some_and(|until| now >= until) {
+            self.suspended = true;
+            for place in self.book.places() {
+                local.lend(place, 0);
+            }
+        }
+        self.demand = local.demand();
+        self.peak.note(now, self.demand.in_use + self.demand.waiting, self.terms.calm());
+        if !self.suspended {
+            self.let_go(local);
+        }
+        if let Some(seen) = local.holds() {
+            for change in self.holds.compare(now, &seen) {
+                self.tell(&change);
+            }
+        }
+        for apply in self.holds.ended(now) {
+            self.apply(&apply, local);
+        }
+    }
+
+    /// Units that are leaving go as soon as fewer leases are out than what remains allows.
+    fn let_go(&mut self, local: &mut impl Local) {
+        for place in self.book.leaving() {
+            let leases = self.roll.get(place).leases_per_unit;
+            let mut claims = self.book.claims_of(place).to_vec();
+            while self.book.held_of(place) > self.book.lendable_of(place)
+                && u64::from(local.in_flight(place))
+                    <= u64::from(leases) * u64::from(self.book.held_of(place) - 1)
+            {
+                let Some(free) = claims.iter().rposition(|claim| local.take(place, claim)) else { break };
+                let claim = claims.swap_remove(free);
+                self.book.remove(place, &claim);
+                self.returning.push(claim);
+            }
+        }
+    }
+
+    fn lower(&mut self, place: usize, by: u32, local: &mut impl Local) {
+        self.book.lower(place, by);
+        if !self.suspended {
+            local.lend(place, self.book.lendable_of(place));
+        }
+    }
+
+    /// All claims have ended.
+    fn lose_all(&mut self, now: Timestamp, local: &mut impl Local) {
+        let losses: Vec<Loss> = self
+            .book
+            .clear()
+            .into_iter()
+            .map(|(place, holding)| Loss { place, claims: holding.claims, units_left: 0 })
+            .collect();
+        self.counts.lost += losses.iter().map(|loss| loss.claims.len() as u64).sum::<u64>();
+        if !losses.is_empty() {
+            local.lose(&losses);
+        }
+        self.returning.clear();
+        self.suspended = false;
+        self.want = 0;
+        self.planned = true;
+        self.state = match std::mem::replace(&mut self.state, State::Out) {
+            State::Moving { joined: Some((session, sent)), .. } => {
+                // What was reinstated is the engine's to think ours: it is returned.
+                self.uncertain = true;
+                let until = sent.saturating_add(self.terms.good_for());
+                self.begin_session(now, &session, until, local);
+                State::Live { session, until }
+            }
+            State::Live { session, .. } => {
+                self.previous = Some(session);
+                State::Out
+            }
+            _ => State::Out,
+        };
+    }
+
+    /// A session has begun, and is good until then.
+    fn begin_session(&mut self, now: Timestamp, session: &Session, until: Timestamp, local: &mut impl Local) {
+        let before = self.epoch.replace(Arc::clone(&session.epoch));
+        if before.is_some_and(|before| before != session.epoch) {
+            self.counts.epochs += 1;
+            // Versions begin anew, and what was set here may be forgotten.
+            self.holds_version = u64::MAX;
+            for change in self.holds.new_epoch(now) {
+                self.tell(&change);
+            }
+        }
+        self.unregistered = Some((0, 0));
+        self.next_renewal = Timestamp::ZERO;
+        self.told = Line::default();
+        local.good_until(until);
+    }
+
+    /// Some claims have ended.
+    fn lose(&mut self, claims: Vec<(usize, Claim)>, local: &mut impl Local) {
+        let mut losses: HashMap<usize, Vec<Claim>> = HashMap::new();
+        for (place, claim) in claims {
+            self.book.remove(place, &claim);
+            losses.entry(place).or_default().push(claim);
+        }
+        let losses: Vec<Loss> = losses
+            .into_iter()
+            .map(|(place, claims)| Loss { place, claims, units_left: self.book.held_of(place) })
+            .collect();
+        for loss in &losses {
+            self.counts.lost += loss.claims.len() as u64;
+            if !self.suspended {
+                local.lend(loss.place, self.book.lendable_of(loss.place));
+            }
+        }
+        if !losses.is_empty() {
+            local.lose(&losses);
+        }
+    }
+
+    /// The others are to know of a hold.
+    fn tell(&mut self, change: &Apply) {
+        let note = holds::note(change, &self.roll.get(change.place).name, &self.me);
+        // Only the last word on each counts: an outage makes no long letter.
+        self.outbox.retain(|other| (&other.name, other.kind) != (&note.name, note.kind));
+        self.outbox.push_back(note);
+    }
+
+    /// Does to the scheduler what was heard of a hold.
+    fn apply(&self, apply: &Apply, local: &mut impl Local) {
+        if self.book.held_of(apply.place) > 0 {
+            local.hold(apply.place, apply.kind, apply.change);
+        }
+    }
+
+    /// Holds that others have told of.
+    pub fn hear(&mut self, now: Timestamp, notes: &[HoldNote], local: &mut impl Local) {
+        for note in notes {
+            if let Some(place) = self.roll.place(&note.name)
+                && let Some(apply) = self.holds.hear(now, place, note, &self.me)
+            {
+                self.apply(&apply, local);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Which request is next, and what it says.
+
+use super::{BATCH, Local, Member, Sent, State};
+use crate::{
+    cluster::{
+        engine::{Line, Request, Session},
+        unit::Unit,
+    },
+    sync::{Arc, Timestamp},
+};
+
+impl Member {
+    pub(super) fn line(&self) -> Line {
+        if self.leaving {
+            return Line { held: self.lendable(), ..Line::default() };
+        }
+        let need = self.roll.units_for(self.peak.most());
+        let mut spare = self.terms.spare_for(need);
+        if self.book.lendable() > 0 && self.roll.units_for(self.demand.in_use) >= self.book.lendable() {
+            // Everything is out, and those who do not wait are sent away unseen.
+            spare = spare.max(self.book.lendable() / 2);
+        }
+        spare = spare.max(self.floor.saturating_sub(need));
+        Line { need, spare, held: self.lendable(), weight: self.weight }
+    }
+
+    /// The next request, if there is one and none is at work. `now` is taken as the moment before it is sent.
+    pub fn poll(&mut self, now: Timestamp, local: &mut impl Local) -> Option<Request> {
+        if self.sent.is_some() || self.left || now < self.next_try {
+            return None;
+        }
+        let request = self.next(now, local)?;
+        self.counts.requests += 1;
+        self.sent = Some(Sent { at: now, request: request.clone() });
+        Some(request)
+    }
+
+    fn next(&mut self, now: Timestamp, local: &mut impl Local) -> Option<Request> {
+        let join = || Request::Join {
+            member: Arc::clone(&self.me),
+            ttl: self.terms.ttl(),
+            weight: self.weight,
+            previous: self.previous.clone(),
+        };
+        match &mut self.state {
+            State::Out if self.leaving => {
+                self.left = true;
+                None
+            }
+            State::Out | State::Moving { joined: None, .. } => Some(join()),
+            State::Moving { joined: Some((session, _)), todo, .. } => {
+                let roll = &self.roll;
+                let claims = todo
+                    .iter()
+                    .take(BATCH)
+                    .map(|(place, claim)| (claim.clone(), roll.get(*place).rank))
+                    .collect();
+                Some(Request::Reinstate { session: session.clone(), claims })
+            }
+            State::Live { session, .. } => {
+                let session = session.clone();
+                self.next_live(now, session, local)
+            }
+        }
+    }
+
+    fn next_live(&mut self, now: Timestamp, session: Session, local: &mut impl Local) -> Option<Request> {
+        let line = self.line();
+        let needs_more = line.need + line.spare > self.told.need + self.told.spare
+            && now.saturating_since(self.told_at) >= self.terms.period() / 4;
+        if now >= self.next_renewal || needs_more {
+            return Some(Request::Renew { session, line });
+        }
+        if self.leaving && self.book.is_empty() && self.returning.is_empty() {
+            return Some(Request::Leave { session });
+        }
+        if self.uncertain {
+            return Some(Request::Owned { session });
+        }
+        if let Some(units) = self.unregistered() {
+            return Some(Request::Register { session, units });
+        }
+        if !self.returning.is_empty() {
+            let claims = self.returning.drain(..self.returning.len().min(BATCH)).collect();
+            return Some(Request::Return { session, claims });
+        }
+        if let Some(note) = self.outbox.pop_front() {
+            return Some(Request::Hold(note));
+        }
+        if self.view.holds != self.holds_version {
+            return Some(Request::Holds);
+        }
+        if !self.planned && !self.suspended {
+            self.planned = true;
+            self.plan(now, local);
+        }
+        if self.want > 0 && !self.suspended && !self.leaving {
+            let count = self.want.min(BATCH as u32);
+            let skip = self.skip.iter().cloned().collect();
+            return Some(Request::Claim { session, count, end: self.want_end, skip });
+        }
+        None
+    }
+
+    /// The next units to be made known.
+    fn unregistered(&mut self) -> Option<Vec<(Unit, u64)>> {
+        let (mut place, mut index) = self.unregistered?;
+        let mut units = Vec::new();
+        while place < self.roll.len() && units.len() < BATCH {
+            let share = self.roll.get(place);
+            units.push((Unit { name: Arc::clone(&share.name), index }, share.rank));
+            index += 1;
+            if index == share.units {
+                (place, index) = (place + 1, 0);
+            }
+        }
+        (!units.is_empty()).then_some(units)
+    }
+}

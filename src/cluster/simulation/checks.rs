@@ -1,0 +1,91 @@
+//! What must hold.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{process::Life, world::World};
+use crate::cluster::unit::Unit;
+
+impl World {
+    /// Nobody else honours a lease on this unit.
+    pub(super) fn check_alone(&mut self, place: usize, unit: &Unit) {
+        self.outcome.checks += 1;
+        for &holder in self.holders.get(unit).into_iter().flatten() {
+            let other = &self.processes[holder];
+            assert!(
+                holder == place || !other.honours(self.time) || !other.desk.uses(unit, self.time),
+                "{}: {unit} is lent by {place} and by {holder}",
+                self.tag()
+            );
+        }
+    }
+
+    /// Now and then: the engine's books, and units that nobody can use.
+    pub(super) fn look(&mut self) {
+        self.ledger.check();
+        self.past.push_front(self.ledger.clone());
+        self.past.truncate(10);
+        if !self.ledger.is_of(&self.epoch.to_string()) {
+            // Nobody has called the new server yet, and its clock says nothing about the old one's books.
+            self.limbo.clear();
+            return;
+        }
+        let now = self.engine.read(self.time).as_nanos();
+        let mut limbo = HashMap::new();
+        for (unit, (session, _)) in self.ledger.owners() {
+            let Some(over) = self.ledger.over(*session).filter(|over| now < *over) else { continue };
+            let owner = self.sessions.get(session).copied();
+            let runs = owner.is_some_and(|owner| self.processes[owner].life == Life::Running);
+            let holds = owner
+                .is_some_and(|owner| self.holders.get(unit).is_some_and(|holders| holders.contains(&owner)));
+            if !(runs && holds) {
+                // Of a process that does not run the time counts from when it stopped, or from its last renewal.
+                let state = if runs { 0 } else { over };
+                let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
+                limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), state));
+            }
+        }
+        self.limbo = limbo;
+        let longest = self.limbo.values().map(|(since, _)| self.time - since).max().unwrap_or(0);
+        self.outcome.longest_limbo = self.outcome.longest_limbo.max(Duration::from_nanos(longest));
+        let terms = self.plan.terms;
+        // The time to live begins when a renewal arrives. The rest: the two clocks, and the pace of looking.
+        let margin = terms.ttl() - terms.good_for();
+        let allowed = self.plan.lateness + terms.ttl() + margin + Duration::from_millis(200);
+        if Duration::from_nanos(longest) > allowed {
+            let unit = self
+                .limbo
+                .iter()
+                .find(|(_, (since, _))| self.time - since == longest)
+                .expect("it is there")
+                .0;
+            let (session, _) = self.ledger.owners()[unit];
+            let owner = self.sessions[&session];
+            let member = &self.processes[owner];
+            panic!(
+                "{}: {unit} of session {session} is lost for {longest} ns: {owner} is {:?}, cut off {}, {:?}",
+                self.tag(),
+                member.life,
+                member.cut_off,
+                member.member
+            );
+        }
+    }
+
+    /// After the quiet: nothing is lost, and everybody has his share.
+    pub(super) fn settled(&mut self) {
+        assert!(self.limbo.is_empty(), "{}: {} units are lost", self.tag(), self.limbo.len());
+        let all = self.roll.units();
+        let held: u32 = self.processes.iter().map(|process| process.member.held()).sum();
+        let needed: u64 =
+            self.processes.iter().map(|process| u64::from(self.roll.units_for(process.desk.wanted))).sum();
+        assert!(
+            u64::from(held) >= needed.min(u64::from(all)),
+            "{}: {held} held of {needed}, {all}",
+            self.tag()
+        );
+        for process in &self.processes {
+            assert!(process.member.is_live(), "{}: somebody is out", self.tag());
+            self.outcome.revoked += process.desk.revoked;
+        }
+    }
+}

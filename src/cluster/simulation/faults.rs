@@ -1,0 +1,76 @@
+//! What goes wrong.
+
+use super::{
+    process::{Life, Skewed},
+    world::{Event, MILLI, World},
+};
+use crate::cluster::unit::Unit;
+
+impl World {
+    pub(super) fn fault(&mut self) {
+        self.outcome.faults += 1;
+        let place = self.below(self.plan.processes as u64) as usize;
+        let ttl = self.plan.terms.ttl().as_millis() as u64;
+        let lasts = (1 + self.below(3 * ttl)) * MILLI;
+        match self.below(8) {
+            0 | 1 => {
+                self.processes[place].life = Life::Dead;
+                self.at(lasts, Event::Mend(place));
+            }
+            2 | 3 => {
+                if self.processes[place].life == Life::Running {
+                    self.processes[place].life = Life::Stopped;
+                    self.processes[place].late = true;
+                    self.at(lasts, Event::Mend(place));
+                }
+            }
+            4 => {
+                self.processes[place].cut_off = true;
+                self.at(lasts, Event::Mend(place));
+            }
+            5 => {
+                self.engine_up = false;
+                self.at(lasts, Event::EngineUp);
+            }
+            6 => self.new_epoch(false),
+            _ => self.new_epoch(true),
+        }
+    }
+
+    /// Another server takes over, or the same one starts again: with all that was written, or without the last of it.
+    fn new_epoch(&mut self, loses: bool) {
+        self.epoch += 1;
+        self.outcome.epochs += 1;
+        if loses {
+            let back = self.below(self.past.len() as u64 + 1) as usize;
+            self.ledger = self.past.get(back).cloned().unwrap_or_default();
+        }
+        // Another machine, another clock: less than the time to live apart.
+        let skew = self.below(self.plan.terms.ttl().as_millis() as u64 / 2) * MILLI;
+        let earlier = self.below(2) == 0;
+        let offset = self.engine.read(self.time).as_nanos();
+        let offset = if earlier { offset - skew } else { offset + skew };
+        let rate = self.some_rate();
+        self.engine = Skewed { rate, offset: offset - (self.time as f64 * rate) as u64 };
+    }
+
+    pub(super) fn mend(&mut self, place: usize) {
+        self.processes[place].cut_off = false;
+        match self.processes[place].life {
+            Life::Running => {}
+            // Its threads run before its cluster thread does, as late as `Run` comes.
+            Life::Stopped => self.processes[place].life = Life::Running,
+            Life::Dead => {
+                let units: Vec<Unit> =
+                    self.processes[place].desk.units().map(|claim| claim.unit.clone()).collect();
+                for unit in units {
+                    self.holders.entry(unit).or_default().remove(&place);
+                }
+                self.outcome.revoked += self.processes[place].desk.revoked;
+                let incarnation = self.processes[place].incarnation + 1;
+                self.processes[place] = self.some_process(place);
+                self.processes[place].incarnation = incarnation;
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A process of the simulation: a member, and a scheduler reduced to what matters: who uses which unit, until when.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{
+    cluster::{
+        engine::{Change, HoldKind},
+        holds::Seen,
+        member::{Demand, Local, Loss, Member},
+        terms::Terms,
+        unit::{Claim, Roll, Unit},
+    },
+    sync::Timestamp,
+};
+
+/// A clock with a rate and an origin of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Skewed {
+    pub rate: f64,
+    pub offset: u64,
+}
+
+impl Skewed {
+    pub fn read(&self, time: u64) -> Timestamp {
+        Timestamp::from_nanos(self.offset + (time as f64 * self.rate) as u64)
+    }
+}
+
+/// A lease, bound to a unit as by a fence.
+#[derive(Clone, Debug)]
+pub struct Use {
+    pub place: usize,
+    pub claim: Claim,
+    pub ends: u64,
+}
+
+/// The scheduler of a process.
+#[derive(Debug, Default)]
+pub struct Desk {
+    roll: Arc<Roll>,
+    slots: BTreeMap<usize, Vec<Claim>>,
+    lent: BTreeMap<usize, u32>,
+    uses: Vec<Use>,
+    /// Uses of each resource.
+    out: HashMap<usize, u32>,
+    /// Uses of each claim, by its token, which is one of a kind.
+    bound: HashMap<u64, u32>,
+    pub good_until: Timestamp,
+    /// Leases that this process wants to have out.
+    pub wanted: u64,
+    /// Units that were taken out or admitted since the world has looked.
+    pub moved: Vec<(Unit, bool)>,
+    pub revoked: u64,
+}
+
+impl Desk {
+    fn bound(&self, claim: &Claim) -> u32 {
+        self.bound.get(&claim.token).copied().unwrap_or(0)
+    }
+
+    fn count(&self, place: usize) -> u32 {
+        self.out.get(&place).copied().unwrap_or(0)
+    }
+
+    /// Ends uses; answers how many.
+    pub fn end(&mut self, over: impl Fn(&Use) -> bool) -> u64 {
+        let before = self.uses.len();
+        let (out, bound) = (&mut self.out, &mut self.bound);
+        self.uses.retain(|used| {
+            let over = over(used);
+            if over {
+                *out.get_mut(&used.place).expect("it is counted") -= 1;
+                *bound.get_mut(&used.claim.token).expect("it is counted") -= 1;
+            }
+            !over
+        });
+        (before - self.uses.len()) as u64
+    }
+
+    pub fn in_use(&self) -> u64 {
+        self.uses.len() as u64
+    }
+
+    /// Whether some use of this unit goes on.
+    pub fn uses(&self, unit: &Unit, time: u64) -> bool {
+        self.uses.iter().any(|used| used.claim.unit == *unit && used.ends > time)
+    }
+
+    /// Begins a lease on the best unit there is, if the claims are good by this clock.
+    pub fn acquire(&mut self, now: Timestamp, ends: u64) -> Option<Use> {
+        if now >= self.good_until {
+            return None;
+        }
+        for (&place, units) in &self.lent {
+            let leases = self.roll.get(place).leases_per_unit;
+            if self.count(place) < units * leases
+                && let Some(claim) = self.slots[&place].iter().find(|claim| self.bound(claim) < leases)
+            {
+                let used = Use { place, claim: claim.clone(), ends };
+                *self.out.entry(place).or_default() += 1;
+                *self.bound.entry(used.claim.token).or_default() += 1;
+                self.uses.push(used.clone());
+                return Some(used);
+            }
+        }
+        None
+    }
+
+    pub fn units(&self) -> impl Iterator<Item = &Claim> {
+        self.slots.values().flatten()
+    }
+}
+
+impl Local for Desk {
+    fn demand(&mut self) -> Demand {
+        let in_use = self.in_use();
+        Demand { in_use, waiting: self.wanted.saturating_sub(in_use) }
+    }
+
+    fn in_flight(&mut self, place: usize) -> u32 {
+        self.count(place)
+    }
+
+    fn admit(&mut self, place: usize, claim: &Claim) {
+        self.slots.entry(place).or_default().push(claim.clone());
+        self.moved.push((claim.unit.clone(), true));
+    }
+
+    fn lend(&mut self, place: usize, units: u32) {
+        if units == 0 {
+            self.lent.remove(&place);
+        } else {
+            self.lent.insert(place, units);
+        }
+    }
+
+    fn take(&mut self, place: usize, claim: &Claim) -> bool {
+        let free = self.bound(claim) == 0;
+        if free && let Some(slots) = self.slots.get_mut(&place) {
+            slots.retain(|slot| slot != claim);
+            self.moved.push((claim.unit.clone(), false));
+        }
+        free
+    }
+
+    fn lose(&mut self, losses: &[Loss]) {
+        for loss in losses {
+            if loss.units_left == 0 {
+                self.lent.remove(&loss.place);
+            }
+            if let Some(slots) = self.slots.get_mut(&loss.place) {
+                slots.retain(|slot| !loss.claims.contains(slot));
+            }
+            self.revoked += self.end(|used| used.place == loss.place && loss.claims.contains(&used.claim));
+            self.moved.extend(loss.claims.iter().map(|claim| (claim.unit.clone(), false)));
+        }
+    }
+
+    fn good_until(&mut self, until: Timestamp) {
+        self.good_until = until;
+    }
+
+    fn hold(&mut self, _place: usize, _kind: HoldKind, _change: Change) {}
+
+    fn holds(&mut self) -> Option<HashMap<usize, Seen>> {
+        None
+    }
+}
+
+/// What a process is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Running,
+    /// Stopped, as by SIGSTOP.
+    Stopped,
+    Dead,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    pub life: Life,
+    /// Which of its lives this is: what was meant for an earlier one is dropped.
+    pub incarnation: u64,
+    /// It was stopped, and its member has not run since.
+    pub late: bool,
+    pub clock: Skewed,
+    pub member: Member,
+    pub desk: Desk,
+    /// The request that it waits for.
+    pub waits: Option<u64>,
+    pub cut_off: bool,
+}
+
+impl Process {
+    pub fn new(name: String, terms: Terms, roll: &Arc<Roll>, clock: Skewed) -> Self {
+        let me: Arc<str> = name.into();
+        Process {
+            life: Life::Running,
+            incarnation: 0,
+            late: false,
+            clock,
+            member: Member::new(me, 1, terms, Arc::clone(roll)),
+            desk: Desk { roll: Arc::clone(roll), ..Desk::default() },
+            waits: None,
+            cut_off: false,
+        }
+    }
+
+    /// Whether it honours what it holds, at this moment of the world: by its own clock if it was stopped, which is what fences do; at all
+    /// events if it runs.
+    pub fn honours(&self, time: u64) -> bool {
+        match self.life {
+            Life::Dead => false,
+            Life::Running if !self.late => true,
+            _ => self.clock.read(time) < self.desk.good_until,
+        }
+    }
+}
