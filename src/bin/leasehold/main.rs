@@ -8,13 +8,17 @@ mod cli;
 mod compare;
 mod error;
 mod fleet;
+mod load;
+mod order;
 mod output;
+mod page;
 mod progress;
 mod replay;
 mod report;
 mod simulate;
 mod subjects;
 mod trace;
+mod tune;
 
 use std::{
     io::{self, Write},
@@ -29,6 +33,10 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         Command::Replay(options) => replay::replay(&options).map(|()| ExitCode::SUCCESS),
         Command::Compare(options) => compare::compare(&options),
+        Command::Load(options) => load::load(&options),
+        Command::Tune(options) => tune::tune(&options).map(|()| ExitCode::SUCCESS),
+        Command::Order(options) => order::order(&options).map(|()| ExitCode::SUCCESS),
+        Command::Report(options) => page::report(&options).map(|()| ExitCode::SUCCESS),
         Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {
