@@ -484,7 +484,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             let waited = now.saturating_sub(waiter.since);
             core.waiters.counts.took(waited);
             #[cfg(feature = "telemetry")]
-            if let Some(meters) = &core.meters {
+            if let Some(meters) = &core.meters
+                && meters.times()
+            {
                 meters.waited(waited);
             }
         }
