@@ -87,11 +87,16 @@ impl Monitor<'_> {
         while moment < ends && !self.is_interrupted() {
             let last = moment;
             moment = (moment + tick.as_nanos() as u64).min(ends);
-            // Between two points the fleet is looked at more often, unless it is large.
-            let looks: u32 = if round.referee.lineages() <= 5_000 { 5 } else { 1 };
+            // Between two points the fleet is looked at more often, unless it is large; a soak must see a reader come and go.
+            let looks: u32 = match round.referee.lineages() {
+                _ if self.soak.is_some() => 10,
+                0..=5_000 => 5,
+                _ => 1,
+            };
             for look in 1..=looks {
                 sleep_until(round, last + (moment - last) * u64::from(look) / u64::from(looks));
                 rows.look(&round.referee);
+                self.look_at_garbage(round);
             }
             rows.end_column();
             let now = round.recorder.look();
@@ -112,7 +117,12 @@ impl Monitor<'_> {
             };
             series.push(point);
             self.progress.tell(self.name, self.before_all, at, &point);
-            self.soak(round, at.as_secs_f64() - seconds >= 1.0, &mut seconds);
+            if let Some((_, garbage)) = &mut self.soak
+                && at.as_secs_f64() - seconds >= 1.0
+            {
+                seconds += 1.0;
+                garbage.heap(live_bytes().max(0) as u64);
+            }
             before = now;
         }
         let heat = rows.finish(tick.as_secs_f64());
@@ -123,15 +133,11 @@ impl Monitor<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    fn soak(&mut self, round: &Round, a_second_is_over: bool, seconds: &mut f64) {
+    fn look_at_garbage(&mut self, round: &Round) {
         let Some((watch, garbage)) = &mut self.soak else { return };
         let Some(fleet) = round.subject.fleet() else { return };
         let waits = soak::waiting(self.census, (fleet.len)());
         garbage.look(waits, round.retired.load(Ordering::Relaxed), watch.stays_since());
-        if a_second_is_over {
-            *seconds += 1.0;
-            garbage.heap(live_bytes().max(0) as u64);
-        }
     }
 }
 

@@ -91,7 +91,7 @@ const COLUMNS: [Column; 9] = [
     Column {
         heading: "completed a second",
         number: |row| row.throughput,
-        shown: count,
+        shown: rate,
         less_is_better: Some(false),
     },
     Column {
@@ -123,6 +123,11 @@ const COLUMNS: [Column; 9] = [
     },
     Column { heading: "failed", number: |row| Some(row.failed as f64), shown: count, less_is_better: None },
 ];
+
+/// Whole numbers where they tell enough.
+fn rate(value: f64) -> String {
+    if value < 100.0 { digits(value) } else { count(value) }
+}
 
 fn waited(row: &Row, share: f64) -> Option<f64> {
     row.waited(share).map(|nanos| nanos as f64)
@@ -167,7 +172,7 @@ fn figures(section: &Section) -> Vec<Figure> {
                 let line = |row: &Row| Line {
                     name: row.name.clone(),
                     points: row.series.iter().map(|point| (point.at, pick(point))).collect(),
-                    marked: false,
+                    labels: Vec::new(),
                 };
                 chart::lines(title, note, &x, &y, &rows.iter().map(line).collect::<Vec<_>>())
             };
@@ -184,8 +189,11 @@ fn figures(section: &Section) -> Vec<Figure> {
             |point| point.waiting as f64,
         ));
     }
+    // One scale for all, so that they can be compared.
+    let loads = rows.iter().filter_map(|row| row.heat.as_ref()).flat_map(|heat| heat.rows.iter().flatten());
+    let greatest = loads.copied().fold(0.0, f32::max);
     for row in rows {
-        figures.extend(row.heat.as_ref().map(|heat| chart::heat(&row.name, heat)));
+        figures.extend(row.heat.as_ref().map(|heat| chart::heat(&row.name, heat, greatest)));
     }
     figures.push(chart::fairness(rows));
     for (index, row) in rows.iter().enumerate() {
@@ -206,7 +214,7 @@ fn percentiles(title: &str, rows: &[Row], curve: fn(&Row) -> &Vec<(f64, u64)>) -
         .map(|row| Line {
             name: row.name.clone(),
             points: curve(row).iter().map(point).collect(),
-            marked: false,
+            labels: Vec::new(),
         })
         .collect();
     if lines.is_empty() {
@@ -237,7 +245,8 @@ fn nines(log: f64) -> String {
 fn span_short(nanos: f64) -> String {
     let text = span(nanos);
     let (number, unit) = text.split_once(' ').expect("a number and a unit");
-    let number = number.trim_end_matches('0').trim_end_matches('.');
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
     format!("{number} {unit}")
 }
 
@@ -252,11 +261,12 @@ fn of_order(order: &OrderResult) -> String {
     sizes.dedup();
     let line = |&size: &u32| {
         let of_size = order.cells.iter().filter(|cell| cell.resources == size);
-        let mut points: Vec<(f64, f64)> = of_size
-            .map(|cell| (cell.pairs_per_second / 1e6, (cell.rank_error_mean.max(0.01)).log10()))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Line { name: format!("{} resources", count(f64::from(size))), points, marked: true }
+        let point = |cell: &crate::order::Cell| {
+            let at = (cell.pairs_per_second / 1e6, cell.rank_error_mean.max(0.01).log10());
+            (at, cell.strategy.clone())
+        };
+        let (points, labels): (Vec<_>, Vec<_>) = of_size.map(point).unzip();
+        Line { name: format!("{} resources", count(f64::from(size))), points, labels }
     };
     let lines: Vec<Line> = sizes.iter().map(line).collect();
     let x = Axis {
@@ -266,7 +276,7 @@ fn of_order(order: &OrderResult) -> String {
     };
     let y =
         Axis { title: "mean rank error".into(), label: |log| digits(10f64.powf(log)), is_logarithm: true };
-    let note = "Each point is a strategy, see the table; 0.01 stands for none at all. To the right is faster, further down is better order.";
+    let note = "Each point is a strategy; 0.01 stands for none at all. To the right is faster, further down is better order.";
     let mut figure = chart::lines("Order against throughput", note, &x, &y, &lines);
     let cells = order.cells.iter().map(|cell| {
         vec![
@@ -298,6 +308,6 @@ mod tests {
     #[test]
     fn axes_say_what_people_say() {
         assert_eq!([0.0, 1.0, 2.0, 3.0, 5.0].map(nines), ["0", "90", "99", "99.9", "99.999"]);
-        assert_eq!([1e3, 1e6, 1.5e7].map(span_short), ["1 µs", "1 ms", "15 ms"]);
+        assert_eq!([1e3, 1e5, 1.5e7, 1e8].map(span_short), ["1 µs", "100 µs", "15 ms", "100 ms"]);
     }
 }

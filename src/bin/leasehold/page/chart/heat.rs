@@ -12,7 +12,9 @@ use crate::{
     page::table::{Cell, table},
 };
 
-pub fn heat(name: &str, heat: &Heat) -> Figure {
+/// `greatest`: the load that has the last step of the scale.
+pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
+    let step_of = |load: f32| palette::heat(load / greatest.max(0.001));
     let rows = heat.rows.len();
     let columns = heat.rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let seconds = columns as f64 * heat.seconds_of_a_column;
@@ -43,8 +45,8 @@ pub fn heat(name: &str, heat: &Heat) -> Figure {
             // Neighbours of one colour are one rectangle.
             let mut from = 0;
             while from < row.len() {
-                let step = palette::heat(row[from]);
-                let run = row[from..].iter().take_while(|load| palette::heat(**load) == step).count();
+                let step = step_of(row[from]);
+                let run = row[from..].iter().take_while(|load| step_of(**load) == step).count();
                 let at = |column: usize| column as f64 * heat.seconds_of_a_column;
                 let corners = [(at(from), bottom), (at(from + run), top)];
                 chart.draw_series([Rectangle::new(corners, HEAT[step].filled())])?;
@@ -71,7 +73,7 @@ pub fn heat(name: &str, heat: &Heat) -> Figure {
         title,
         note: "Leases out over capacity; a resource that is away or rests is idle.".into(),
         legend: Vec::new(),
-        svg: format!("<p class=\"scale\">idle {scale} full</p>{svg}"),
+        svg: format!("<p class=\"scale\">0 % {scale} {:.0} %</p>{svg}", greatest * 100.0),
         table: table(&["resources", "mean, %", "least, %", "most, %"], cells),
     }
 }

@@ -1,6 +1,9 @@
 //! Lines: over time, over shares of requests, or points of a curve.
 
-use plotters::prelude::*;
+use plotters::{
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
 use super::{
     Figure,
@@ -21,8 +24,8 @@ pub struct Axis {
 pub struct Line {
     pub name: String,
     pub points: Vec<(f64, f64)>,
-    /// Shows each point too.
-    pub marked: bool,
+    /// Of each point; with them the points stand alone, without them they are a line.
+    pub labels: Vec<String>,
 }
 
 /// Rows of the table behind it at the most.
@@ -67,10 +70,16 @@ pub fn lines(title: &str, note: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Fig
             .draw()?;
         for (index, line) in lines.iter().enumerate() {
             let colour = series(index);
-            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
-            if line.marked {
-                chart.draw_series(line.points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
+            if line.labels.is_empty() {
+                chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+                continue;
             }
+            let style = text(11.0).pos(Pos::new(HPos::Center, VPos::Bottom));
+            chart.draw_series(line.points.iter().zip(&line.labels).map(|(&point, label)| {
+                EmptyElement::at(point)
+                    + Circle::new((0, 0), 4, colour.filled())
+                    + Text::new(label.clone(), (0, -6), style.clone())
+            }))?;
         }
         Ok(())
     });
