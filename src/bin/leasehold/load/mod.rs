@@ -264,8 +264,11 @@ fn prepare(name: &str, setting: &Setting) -> Result<std::result::Result<State, s
     let fleet: Vec<Asset> =
         (0..scenario.resources).map(|index| referee.asset(index).counted(&census)).collect();
     let subject = Subject::build(name, scenario, fleet, setting.runtime.handle())?;
-    let bytes = (live_bytes() - before).max(0) as u64;
     Ok(subject.map(|subject| {
+        if scenario.soak {
+            soak::warm_up(&subject, &referee, &census);
+        }
+        let bytes = (live_bytes() - before).max(0) as u64;
         let mut state = State::new(name, setting, subject, referee, census);
         state.garbage = (scenario.soak && state.subject.scheduler().is_some()).then(|| Garbage::new(bytes));
         state

@@ -18,8 +18,10 @@ use super::{
     asset::{Asset, Census},
     drive::State,
     processors,
+    referee::Referee,
     result::Check,
     scenario::Scenario,
+    subject::Subject,
     worker::Round,
 };
 
@@ -160,6 +162,17 @@ fn growth(bytes: &[u64], fleet: u64) -> f64 {
         part[part.len() / 2] as f64
     };
     (median(&bytes[3 * quarter..]) - median(&bytes[quarter..2 * quarter])) / fleet as f64
+}
+
+/// Replaces each value once: from then on it is in a block of its own, which the first one is not, and that would look like
+/// memory that grows.
+pub fn warm_up(subject: &Subject, referee: &Referee, census: &Census) {
+    if let Some(fleet) = subject.fleet() {
+        for index in 0..referee.lineages() {
+            (fleet.update)(referee.asset(index).counted(census));
+        }
+        leasehold::collect_garbage();
+    }
 }
 
 /// The end of a soak: what was replaced or removed is freed, and memory is where it was.
