@@ -26,6 +26,8 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 mod epoch;
 #[cfg(any(loom, shuttle))]
 mod oracle;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod parked;
 pub mod sections;
 #[cfg(all(feature = "seize", not(any(loom, shuttle))))]
 mod seize;

@@ -129,7 +129,8 @@ impl<R: Resource> Core<R> {
             return None;
         }
         self.thaw_due();
-        let index = self.selector.select(self, self.cell());
+        let cell = self.cell();
+        let index = self.selector.select(self, cell);
         *got = Got::Chosen(index);
         let shard = self.shards.get(index)?;
         let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
@@ -142,6 +143,12 @@ impl<R: Resource> Core<R> {
             *got = Got::Empty(index);
         }
         locked.finish();
+        #[cfg(feature = "telemetry")]
+        if let Some((node, _)) = &lent {
+            // SAFETY: a node is not freed before the unit that was just lent is given back.
+            #[allow(unsafe_code)]
+            self.lent_shortly(cell, index, || unsafe { node.as_ref() }.rank());
+        }
         lent
     }
 
@@ -153,11 +160,12 @@ impl<R: Resource> Core<R> {
             return None;
         }
         #[cfg(feature = "telemetry")]
-        if self.meters.is_some() {
+        if self.meters.as_ref().is_some_and(super::telemetry::Meters::times) {
             return None;
         }
         self.thaw_due();
-        let index = self.selector.select(self, self.cell());
+        let cell = self.cell();
+        let index = self.selector.select(self, cell);
         *got = Got::Chosen(index);
         let shard = self.shards.get(index)?;
         let guard = self.pin();
@@ -169,6 +177,10 @@ impl<R: Resource> Core<R> {
         let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
         let lent = locked.lend_best_loaded(&forecast);
         locked.finish();
+        #[cfg(feature = "telemetry")]
+        if lent.is_some() {
+            self.lent_shortly(cell, index, || forecast.rank);
+        }
         lent
     }
 

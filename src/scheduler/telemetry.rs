@@ -4,8 +4,11 @@
 //! guard, a return reads it again and adds the difference to the histogram of its stripe, with no shard's lock held. Stripes are
 //! chosen by thread; each has a mutex that two threads of one stripe, and whoever reads, share for as long as an addition takes.
 //!
-//! The error in rank is sampled: of every so many acquisitions of a thread's stripe, one looks at what the other shards show, and counts
-//! those that show something better. A hint: what they show may have changed since the choice.
+//! The error in rank is sampled: of every so many acquisitions of a thread's cell, one looks at what the other shards show, and counts
+//! those that show something better. A hint: what they show may have changed since the choice. With [`Builder::measure_order`] nothing else is
+//! done, the clock is not read, and the shortest way is taken: what it costs is a countdown in the cell that the choice of a shard has just used.
+//!
+//! [`Builder::measure_order`]: crate::Builder::measure_order
 
 use std::sync::PoisonError;
 
@@ -15,12 +18,8 @@ use super::core::Core;
 use crate::{
     node::quietly,
     resource::Resource,
-    strategy::ShardView,
-    sync::{
-        CachePadded, Mutex,
-        atomic::{AtomicU32, Ordering},
-        thread_hint,
-    },
+    strategy::{Cell, ShardView},
+    sync::{CachePadded, Mutex, thread_hint},
 };
 
 /// The longest time that is told apart, in nanoseconds: an hour.
@@ -44,18 +43,13 @@ impl Stripe {
     }
 }
 
-/// What the threads of one stripe share.
-struct Part {
-    stripe: Mutex<Stripe>,
-    /// Acquisitions, to tell which are sampled.
-    count: AtomicU32,
-}
-
 /// Where acquisitions and returns are measured.
 pub struct Meters {
-    stripes: Box<[CachePadded<Part>]>,
-    /// One of so many acquisitions is looked at for its rank.
+    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
+    /// One of so many acquisitions is looked at for its rank; 0: none.
     every: u32,
+    /// Whether leases and waits are timed.
+    times: bool,
 }
 
 /// A distribution, as far as it was measured.
@@ -117,20 +111,24 @@ pub struct Telemetry {
 }
 
 impl Meters {
-    pub fn new(every: u32) -> Self {
+    pub fn new(every: u32, times: bool) -> Self {
         let stripes = crate::sync::parallelism().next_power_of_two().clamp(1, 16);
-        let stripe =
-            |_| CachePadded::new(Part { stripe: Mutex::new(Stripe::new()), count: AtomicU32::new(0) });
-        Meters { stripes: (0..stripes).map(stripe).collect(), every }
+        let stripe = |_| CachePadded::new(Mutex::new(Stripe::new()));
+        Meters { stripes: (0..stripes).map(stripe).collect(), every, times }
     }
 
-    fn part(&self) -> &Part {
+    /// Whether leases and waits are timed.
+    pub fn times(&self) -> bool {
+        self.times
+    }
+
+    fn stripe(&self) -> &Mutex<Stripe> {
         let hash = (thread_hint() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         &self.stripes[hash as usize & (self.stripes.len() - 1)]
     }
 
     fn add(&self, which: usize, value: u64) {
-        let mut stripe = self.part().stripe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stripe = self.stripe().lock().unwrap_or_else(PoisonError::into_inner);
         stripe.sums[which] = stripe.sums[which].saturating_add(value);
         let Stripe { holds, waits, rank_errors, .. } = &mut *stripe;
         [holds, waits, rank_errors][which].saturating_record(value);
@@ -141,19 +139,10 @@ impl Meters {
         self.add(1, nanos);
     }
 
-    /// Whether this acquisition is one of the sample.
-    fn samples(&self) -> bool {
-        // Relaxed: a count that may lose one.
-        let count = &self.part().count;
-        let next = count.load(Ordering::Relaxed).wrapping_add(1);
-        count.store(next, Ordering::Relaxed);
-        self.every > 0 && next.is_multiple_of(self.every)
-    }
-
     fn read(&self) -> Telemetry {
         let mut sum = Stripe::new();
         for stripe in &self.stripes {
-            let stripe = stripe.stripe.lock().unwrap_or_else(PoisonError::into_inner);
+            let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
             for (sum, part) in [
                 (&mut sum.holds, &stripe.holds),
                 (&mut sum.waits, &stripe.waits),
@@ -179,13 +168,31 @@ impl<R: Resource> Core<R> {
         self.meters.as_ref().map_or(0, |meters| self.measure_lease(meters, shard, rank))
     }
 
+    /// The same for what the shortest way has lent, of which nothing is noted.
+    #[inline]
+    pub fn lent_shortly(&self, cell: &Cell, shard: usize, rank: impl FnOnce() -> u64) {
+        if let Some(meters) = &self.meters
+            && cell.samples(meters.every)
+        {
+            self.look_at_order(meters, shard, rank());
+        }
+    }
+
+    /// How many other shards show something better.
+    #[cold]
+    fn look_at_order(&self, meters: &Meters, shard: usize, rank: u64) {
+        let others = (0..self.shards.len()).filter(|&other| other != shard);
+        let better = others.filter(|&other| self.best_rank(other).is_some_and(|best| best < rank)).count();
+        meters.add(2, better as u64);
+    }
+
     #[cold]
     fn measure_lease(&self, meters: &Meters, shard: u32, rank: u64) -> u64 {
-        if meters.samples() {
-            let others = (0..self.shards.len()).filter(|&other| other != shard as usize);
-            let better =
-                others.filter(|&other| self.best_rank(other).is_some_and(|best| best < rank)).count();
-            meters.add(2, better as u64);
+        if self.cell().samples(meters.every) {
+            self.look_at_order(meters, shard as usize, rank);
+        }
+        if !meters.times {
+            return 0;
         }
         // A clock that panics, or that stands at its origin, makes this lease one that is not measured.
         quietly(|| self.now()).unwrap_or(0)
@@ -202,7 +209,10 @@ impl<R: Resource> Core<R> {
 }
 
 impl<R: Resource, S> super::Scheduler<R, S> {
-    /// The distributions that were measured so far; `None` unless [`Builder::measure`](crate::Builder::measure) asked for them.
+    /// The distributions that were measured so far; `None` unless [`Builder::measure`](crate::Builder::measure) or
+    /// [`Builder::measure_order`](crate::Builder::measure_order) asked for them.
+    ///
+    /// Of [`Builder::measure_order`](crate::Builder::measure_order) only the error in rank has values.
     ///
     /// Blocking on one stripe's mutex at a time. Allocates histograms of about 40 kB. Values that are added meanwhile may be missing.
     ///
@@ -218,5 +228,54 @@ impl<R: Resource, S> super::Scheduler<R, S> {
     /// ```
     pub fn telemetry(&self) -> Option<Telemetry> {
         self.core.meters.as_ref().map(Meters::read)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::{Capacity, Entry, Scheduler, Strategy};
+
+    type Item = Entry<u32, u32, ()>;
+
+    fn fleet(capacity: Capacity, every: u32) -> Scheduler<Item> {
+        let builder = Scheduler::builder().shards(4).strategy(Strategy::BestOf { choices: 1 }).seed(1);
+        let fleet: Scheduler<Item> = builder.measure_order(every).build().unwrap();
+        for key in 0..64 {
+            fleet.insert(Entry::new(key, key, ()).with_capacity(capacity)).unwrap();
+        }
+        fleet
+    }
+
+    #[test]
+    fn one_out_of_so_many_is_looked_at_whatever_its_capacity() {
+        for capacity in [Capacity::Exclusive, Capacity::Limited(3)] {
+            for (every, expected) in [(0, 0), (1, 1_000), (10, 100)] {
+                let fleet = fleet(capacity, every);
+                (0..1_000).for_each(|_| drop(fleet.acquire().unwrap()));
+                let telemetry = fleet.telemetry().unwrap();
+                assert_eq!(telemetry.rank_errors.count(), expected, "{capacity:?} {every}");
+                assert_eq!((telemetry.holds.count(), telemetry.waits.count()), (0, 0));
+                if every == 1 {
+                    // One random shard of four: on average one and a half others show something better.
+                    let mean = telemetry.rank_errors.sum() / 1e3;
+                    assert!((1.3..1.7).contains(&mean) && telemetry.rank_errors.max() == 3, "{mean}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn order_alone_leaves_times_as_they_are() {
+        let builder = || Scheduler::<Item>::builder().shards(2);
+        for (scheduler, holds) in [
+            (builder().measure(2).measure_order(1), 10),
+            (builder().measure_order(1).measure(2), 10),
+            (builder().measure_order(1), 0),
+        ] {
+            let scheduler = scheduler.build().unwrap();
+            scheduler.insert(Entry::new(1, 0, ())).unwrap();
+            (0..10).for_each(|_| drop(scheduler.acquire().unwrap()));
+            assert_eq!(scheduler.telemetry().unwrap().holds.count(), holds);
+        }
     }
 }

@@ -134,7 +134,7 @@ impl fmt::Debug for Strategy {
 
 /// What a strategy remembers for one stripe of threads. Belongs to one [`Selector`].
 ///
-/// 24 bytes; whoever keeps several puts each on cache lines of its own.
+/// 24 bytes, 32 with `telemetry`; whoever keeps several puts each on cache lines of its own.
 ///
 /// All accesses are Relaxed: the fields carry no other data, and each is legal in any combination with the others.
 #[derive(Debug)]
@@ -147,6 +147,9 @@ pub struct Cell {
     left: AtomicU32,
     /// The rank up to which staying on `current` loses no order against what else was drawn with it.
     bound: AtomicU64,
+    /// How many more acquisitions pass before one is looked at for its order.
+    #[cfg(feature = "telemetry")]
+    unseen: AtomicU32,
 }
 
 impl Cell {
@@ -159,6 +162,8 @@ impl Cell {
             current: AtomicU32::new((mixed >> 32) as u32),
             left: AtomicU32::new(0),
             bound: AtomicU64::new(u64::MAX),
+            #[cfg(feature = "telemetry")]
+            unseen: AtomicU32::new(0),
         }
     }
 
@@ -169,6 +174,8 @@ impl Cell {
             current: AtomicU32::new(0),
             left: AtomicU32::new(0),
             bound: AtomicU64::new(u64::MAX),
+            #[cfg(feature = "telemetry")]
+            unseen: AtomicU32::new(0),
         }
     }
 
@@ -183,6 +190,19 @@ impl Cell {
         let fresh = Cell::new(seed);
         self.current.store(fresh.current.load(Ordering::Relaxed), Ordering::Relaxed);
         self.random.store(fresh.random.load(Ordering::Relaxed).max(1), Ordering::Relaxed);
+    }
+
+    /// `true` for one call out of `every`; never for 0. Two threads that share the cell may lose a count.
+    #[cfg(feature = "telemetry")]
+    #[inline]
+    pub fn samples(&self, every: u32) -> bool {
+        let left = self.unseen.load(Ordering::Relaxed);
+        if left > 0 {
+            self.unseen.store(left - 1, Ordering::Relaxed);
+            return false;
+        }
+        self.unseen.store(every.wrapping_sub(1), Ordering::Relaxed);
+        every > 0
     }
 
     /// A random number below `bound`.

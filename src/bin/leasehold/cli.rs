@@ -6,10 +6,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     choice::{self, Choice},
-    compare,
+    compare, load, order, page, tune,
 };
 
-/// Shows the scheduler at work: replays request traces in virtual time, measures it against one mutex.
+/// Shows the scheduler at work: replays request traces in virtual time, measures it, puts it under load, makes reports.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -26,6 +26,14 @@ pub enum Command {
     /// Show the members, claims and holds of a fleet that many processes share.
     #[cfg(feature = "cluster")]
     Cluster(crate::cluster::Cluster),
+    /// Put schedulers under real load: threads and tasks that borrow, hold, fail and give up.
+    Load(load::Load),
+    /// Try settings on a workload, in virtual time and live, and recommend a builder's.
+    Tune(tune::Tune),
+    /// Measure what each strategy costs in order and gains in speed, for fleets of several sizes.
+    Order(order::Order),
+    /// Make one HTML page of results of `load`, `replay` and `order`.
+    Report(page::Report),
     /// Print the built-in fleet file.
     Fleet,
 }

@@ -10,13 +10,17 @@ mod cluster;
 mod compare;
 mod error;
 mod fleet;
+mod load;
+mod order;
 mod output;
+mod page;
 mod progress;
 mod replay;
 mod report;
 mod simulate;
 mod subjects;
 mod trace;
+mod tune;
 
 use std::{
     io::{self, Write},
@@ -33,6 +37,10 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::compare(&options),
         #[cfg(feature = "cluster")]
         Command::Cluster(options) => cluster::cluster(&options).map(|()| ExitCode::SUCCESS),
+        Command::Load(options) => load::load(&options),
+        Command::Tune(options) => tune::tune(&options).map(|()| ExitCode::SUCCESS),
+        Command::Order(options) => order::order(&options).map(|()| ExitCode::SUCCESS),
+        Command::Report(options) => page::report(&options).map(|()| ExitCode::SUCCESS),
         Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -76,7 +76,7 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
     output.write(&report.render(options.format))
 }
 
-fn open_fleet(path: Option<&Path>) -> Result<Fleet> {
+pub fn open_fleet(path: Option<&Path>) -> Result<Fleet> {
     /// No fleet that is allowed is longer.
     const LONGEST: u64 = 64 << 20;
     let Some(path) = path else { return Ok(Fleet::built_in()) };

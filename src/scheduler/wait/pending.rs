@@ -495,7 +495,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             // Before the end is counted: see `Counts::ended`.
             core.waiters.counts.took(waited);
             #[cfg(feature = "telemetry")]
-            if let Some(meters) = &core.meters {
+            if let Some(meters) = &core.meters
+                && meters.times()
+            {
                 meters.waited(waited);
             }
         }

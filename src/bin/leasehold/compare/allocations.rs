@@ -9,6 +9,7 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    sync::atomic::{AtomicI64, Ordering},
 };
 
 /// What was allocated, less what was freed.
@@ -24,6 +25,19 @@ pub struct Tally {
 
 thread_local! {
     static TALLY: Cell<Tally> = const { Cell::new(Tally { allocations: 0, bytes: 0, blocks_of_glibc: 0 }) };
+    /// Of [`Tally::bytes`], what [`LIVE`] knows.
+    static TOLD: Cell<i64> = const { Cell::new(0) };
+}
+
+/// What all threads have allocated and not freed, in bytes, as far as they have told.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+/// A thread tells when it has this much to tell, so that it seldom touches what all share.
+const TELLS_AT: i64 = 16 << 10;
+
+/// Bytes that the program has allocated and not freed: within 16 KiB for each thread that has ever run.
+pub fn live_bytes() -> i64 {
+    LIVE.load(Ordering::Relaxed)
 }
 
 /// Runs `f` and tells what it allocated in this thread and did not free.
@@ -48,6 +62,11 @@ fn note(size: usize, sign: i64) {
     tally.bytes += sign * size as i64;
     tally.blocks_of_glibc += sign * block as i64;
     TALLY.set(tally);
+    let untold = tally.bytes - TOLD.get();
+    if untold.abs() >= TELLS_AT {
+        TOLD.set(tally.bytes);
+        LIVE.fetch_add(untold, Ordering::Relaxed);
+    }
 }
 
 struct Counting;
@@ -101,6 +120,17 @@ mod tests {
         });
         assert_eq!(tally, Tally { allocations: 2, bytes: 100, blocks_of_glibc: 112 });
         drop(kept);
+    }
+
+    #[test]
+    fn the_whole_program_is_known_roughly() {
+        let before = live_bytes();
+        let block = black_box(vec![0u8; 64 << 20]);
+        let grown = live_bytes() - before;
+        // Other tests allocate meanwhile, but not that much.
+        assert!((63 << 20..66 << 20).contains(&grown), "{grown}");
+        drop(block);
+        assert!(live_bytes() - before < 1 << 20);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::{Scheduler, baseline::MutexScheduler};
 
+pub use self::allocations::live_bytes;
 use self::{
     bars::ROWS,
     cases::{Asset, Operation, fleet, side},

@@ -14,7 +14,23 @@ pub use arrivals::Arrivals;
 pub use reader::Reader;
 pub use workload::Workload;
 
-use crate::error::Result;
+use std::{fs::File, io::BufReader, path::Path};
+
+use crate::error::{Error, Result};
+
+/// What the built-in workload is called where a file could be named.
+const BUILT_IN: &str = "built-in";
+
+/// The trace in a file, or the built-in workload.
+pub fn open(path: &Path, seed: u64, speed: f64) -> Result<Trace> {
+    if path.as_os_str() == BUILT_IN {
+        return Ok(Trace::Synthetic(Workload::new(seed)));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| Error::file(&name, "cannot be read", cause))?;
+    let reader = Reader::new(&name, Box::new(BufReader::with_capacity(1 << 16, file)), speed, false)?;
+    Ok(Trace::Rows(Box::new(reader)))
+}
 
 /// One request of a trace, at a moment on the trace's own time line, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

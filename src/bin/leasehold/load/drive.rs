@@ -1,0 +1,195 @@
+//! One round of one subject: workers, chores, the reader that stays, the monitor; all joined when it ends.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use crossbeam_utils::CachePadded;
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use super::{
+    asset::Census,
+    chores,
+    clock::{Clock, Stop},
+    monitor::{Monitor, Progress},
+    pace::Schedule,
+    recorder::{Record, Recorder},
+    referee::Referee,
+    result::{Heat, Point},
+    scenario::{Driver, Scenario},
+    soak::{Garbage, Watch},
+    subject::Subject,
+    worker::{Round, Worker, work},
+};
+
+/// What all rounds share.
+pub struct Setting {
+    pub scenario: Arc<Scenario>,
+    pub schedule: Option<Arc<Schedule>>,
+    pub clock: Arc<Clock>,
+    pub runtime: Runtime,
+    /// Set by Ctrl-C.
+    pub interrupted: Arc<AtomicBool>,
+    pub progress: Progress,
+}
+
+/// A subject and what its rounds have seen so far.
+pub struct State {
+    pub name: String,
+    pub subject: Arc<Subject>,
+    pub referee: Arc<Referee>,
+    pub census: Census,
+    pub sum: Record,
+    pub begun: u64,
+    pub unsent: u64,
+    pub served: Vec<u64>,
+    pub throughput: Vec<f64>,
+    pub series: Vec<Point>,
+    pub heat: Heat,
+    pub chores: chores::Done,
+    pub watch: Watch,
+    pub garbage: Option<Garbage>,
+    pub length: Duration,
+}
+
+impl State {
+    pub fn new(name: &str, setting: &Setting, subject: Subject, referee: Referee, census: Census) -> Self {
+        State {
+            name: name.to_owned(),
+            subject: Arc::new(subject),
+            referee: Arc::new(referee),
+            census,
+            sum: Record::new(),
+            begun: 0,
+            unsent: 0,
+            served: vec![0; setting.scenario.workers as usize],
+            throughput: Vec::new(),
+            series: Vec::new(),
+            heat: Heat::default(),
+            chores: chores::Done::default(),
+            watch: Watch::default(),
+            garbage: None,
+            length: Duration::ZERO,
+        }
+    }
+}
+
+/// Of one acquisition out of so many the order is looked at: seldom enough that the look costs little beside the fleet.
+fn sample(scenario: &Scenario) -> u32 {
+    // Whom the scheduler has ejected nobody outside knows, so there is no order to compare with.
+    if scenario.ejection { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
+}
+
+/// Plays a round. `before_all` is what all rounds of all subjects have taken before.
+pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Duration) {
+    let Setting { scenario, clock, .. } = setting;
+    let workers = scenario.workers;
+    // Time to start them all, so that they begin together.
+    let each = if scenario.driver == Driver::Threads { 60 } else { 3 };
+    let lead = Duration::from_millis(20) + Duration::from_micros(each) * workers;
+    let round = Arc::new(Round {
+        scenario: Arc::clone(scenario),
+        subject: Arc::clone(&state.subject),
+        referee: Arc::clone(&state.referee),
+        schedule: setting.schedule.clone(),
+        clock: Arc::clone(clock),
+        recorder: Recorder::new(workers),
+        stop: Stop::new(),
+        number,
+        begins: clock.now() + lead.as_nanos() as u64,
+        workers: (0..workers).map(|_| CachePadded::new(Worker::default())).collect(),
+        retired: AtomicU64::new(state.chores.updates + state.chores.removals),
+        sample: sample(scenario),
+    });
+    let State { name, census, watch, garbage, .. } = state;
+    let monitor = Monitor {
+        name,
+        progress: &setting.progress,
+        interrupted: &setting.interrupted,
+        before_all,
+        before: state.length,
+        census,
+        soak: garbage.as_mut().map(|garbage| (&*watch, garbage)),
+    };
+    let (seen, done) = thread::scope(|scope| {
+        let chores = scope.spawn(|| chores::run(&round, census));
+        if scenario.soak {
+            scope.spawn(|| watch.read(&round));
+        }
+        let seen = match scenario.driver {
+            Driver::Threads => threads(&round, monitor),
+            Driver::Tasks => tasks(&setting.runtime, &round, monitor),
+        };
+        (seen, chores.join().expect("chores do not panic"))
+    });
+    let length = Duration::from_nanos(clock.now() - round.begins).min(scenario.duration.0);
+    let sum = round.recorder.sum();
+    state.throughput.push(sum.counts.completed as f64 / length.as_secs_f64());
+    state.sum.merge(&sum);
+    for (served, worker) in state.served.iter_mut().zip(&round.workers) {
+        *served += worker.served.load(Ordering::Relaxed);
+        state.begun += worker.begun.load(Ordering::Relaxed);
+        state.unsent += worker.unsent.load(Ordering::Relaxed);
+    }
+    state.chores.merge(done);
+    state.series.extend(seen.series);
+    state.heat = seen.heat;
+    state.length += length;
+}
+
+fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
+    /// A request needs little; ten thousand of the usual stacks are a lot of address space.
+    const STACK: usize = 256 << 10;
+    let workers: Vec<_> = (0..round.scenario.workers)
+        .map_while(|worker| {
+            let shared = Arc::clone(round);
+            let builder = thread::Builder::new().stack_size(STACK).name(format!("worker {worker}"));
+            let started = builder.spawn(move || at_once(work(shared, worker)));
+            if let Err(error) = &started {
+                round.referee.breach(format!("worker {worker} could not be started: {error}"));
+            }
+            started.ok()
+        })
+        .collect();
+    let seen = monitor.watch(round);
+    round.stop.set();
+    for worker in workers {
+        if worker.join().is_err() {
+            round.referee.breach("a worker panicked".into());
+        }
+    }
+    seen
+}
+
+fn tasks(runtime: &Runtime, round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
+    let mut workers = JoinSet::new();
+    for worker in 0..round.scenario.workers {
+        workers.spawn_on(work(Arc::clone(round), worker), runtime.handle());
+    }
+    let seen = monitor.watch(round);
+    round.stop.set();
+    runtime.block_on(async {
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                round.referee.breach(format!("a worker panicked: {error}"));
+            }
+        }
+    });
+    seen
+}
+
+/// Runs what never waits for a waker: in a thread everything that takes time blocks.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("workers that are threads block"),
+    }
+}

@@ -1,0 +1,326 @@
+//! `leasehold load`: real threads and tasks that borrow, hold, fail and give up, and a referee beside them.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`scenario`] | what is played |
+//! | [`asset`], [`subject`], `peers` | what is lent, and by whom |
+//! | [`pace`], [`worker`], [`chores`] | when a request is sent, its life, what happens to the fleet meanwhile |
+//! | [`drive`], [`clock`], [`monitor`] | one round; its time; who looks on |
+//! | [`outcome`], [`recorder`] | how requests end, and where that is written |
+//! | [`referee`], [`settle`], [`soak`] | the rules: while it goes on, at its end, over a long time |
+//! | [`result`], [`table`] | what is told |
+
+mod asset;
+mod chores;
+mod clock;
+mod drive;
+mod monitor;
+mod outcome;
+pub mod pace;
+#[cfg(feature = "peers")]
+mod peers;
+mod recorder;
+mod referee;
+pub mod result;
+pub mod scenario;
+mod settle;
+mod soak;
+mod subject;
+mod table;
+mod worker;
+
+use std::{
+    path::PathBuf,
+    process::{self, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use leasehold::SplitMix64;
+use tokio::runtime::{Builder, Runtime};
+
+use self::{
+    asset::{Asset, Census},
+    clock::Clock,
+    drive::{Setting, State},
+    monitor::Progress,
+    pace::Schedule,
+    referee::Referee,
+    result::{Fairness, KIND, LoadResult, RankError, Run, SCHEMA, SubjectResult, Times},
+    scenario::{Loop, READY, Ready, Scenario},
+    soak::Garbage,
+    subject::Subject,
+};
+use crate::{
+    compare::live_bytes,
+    error::{Error, Result},
+    output::{self, Output},
+    simulate::jain,
+};
+
+#[derive(Args, Debug)]
+pub struct Load {
+    #[arg(value_name = "SCENARIO", default_value = "gateway", help = scenario_help())]
+    pub scenario: String,
+
+    /// Change a field of the scenario; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub changes: Vec<String>,
+
+    /// Who is put under load: a strategy as for `replay`, with `@N` for N shards, `mutex`, `naive`, `deadpool` or `bb8`; may be repeated.
+    #[arg(long = "subject", value_name = "SUBJECT")]
+    pub subjects: Vec<String>,
+
+    /// Callers.
+    #[arg(long, value_name = "N")]
+    pub workers: Option<u32>,
+
+    /// Resources of the fleet.
+    #[arg(long, value_name = "N")]
+    pub resources: Option<u32>,
+
+    /// Length of a round, such as 500ms or 10m.
+    #[arg(long, value_name = "SPAN")]
+    pub duration: Option<String>,
+
+    /// Rounds of each subject, in turns.
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+
+    /// Seed of everything that is drawn.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Print the scenario, with all changes, and do nothing else.
+    #[arg(long)]
+    pub show: bool,
+
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write the result to FILE instead of standard output (`-`): whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+fn scenario_help() -> String {
+    let ready: Vec<String> =
+        READY.iter().map(|Ready { name, about, .. }| format!("{name}: {about}")).collect();
+    format!("What is played: a TOML file, or one of these. {}.", ready.join(". "))
+}
+
+/// The exit code if a rule was broken or a count does not balance.
+const BROKEN: u8 = 1;
+/// The exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+pub fn load(options: &Load) -> Result<ExitCode> {
+    let scenario = Scenario::open(&options.scenario, &options.all_changes())?;
+    if options.show {
+        let text = toml::to_string(&scenario).expect("a scenario is plain values");
+        return Output::Stdout.write(&text).map(|()| ExitCode::SUCCESS);
+    }
+    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    output::keep_apart(out, "the scenario's trace", scenario.trace.as_deref())?;
+    let output = Output::open(out)?;
+    let result = play(&options.scenario, scenario)?;
+    output.write(&match options.format {
+        Format::Table => table::render(&result),
+        Format::Json => {
+            serde_json::to_string_pretty(&result).expect("names and numbers always serialise") + "\n"
+        }
+    })?;
+    let mut faults = result.subjects.iter().filter_map(|subject| subject.run.as_ref()).flat_map(Run::faults);
+    Ok(match faults.next() {
+        Some(_) => ExitCode::from(BROKEN),
+        None if result.interrupted => ExitCode::from(INTERRUPTED),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+impl Load {
+    /// The changes of `--set` and of the options that have a name of their own, which count more.
+    fn all_changes(&self) -> Vec<String> {
+        let mut changes = self.changes.clone();
+        let numbers = [
+            ("workers", self.workers.map(u64::from)),
+            ("resources", self.resources.map(u64::from)),
+            ("rounds", self.rounds.map(u64::from)),
+            ("seed", self.seed),
+        ];
+        for (name, number) in numbers {
+            changes.extend(number.map(|number| format!("{name}={number}")));
+        }
+        changes.extend(self.duration.as_ref().map(|duration| format!("duration=\"{duration}\"")));
+        if !self.subjects.is_empty() {
+            changes.push(format!("subjects={:?}", self.subjects));
+        }
+        changes
+    }
+}
+
+/// Plays all rounds of all subjects, in turns.
+pub fn play(source: &str, scenario: Scenario) -> Result<LoadResult> {
+    let schedule = Schedule::open(&scenario)?;
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| Error::file("tokio", "cannot be started", cause))?;
+    let total = u64::from(scenario.rounds) * scenario.subjects.len() as u64;
+    let setting = Setting {
+        progress: Progress::new(total, scenario.duration.0),
+        interrupted: end_on_signal(&runtime),
+        scenario: Arc::new(scenario),
+        schedule,
+        clock: Arc::new(Clock::new()),
+        runtime,
+    };
+    let Setting { scenario, interrupted, .. } = &setting;
+    let mut subjects = Vec::new();
+    for name in &scenario.subjects {
+        subjects.push((name.clone(), prepare(name, &setting)?));
+    }
+    let mut before = Duration::ZERO;
+    for number in 0..scenario.rounds {
+        // Each round in the opposite order of the one before: what the machine does meanwhile meets all alike.
+        let mut order: Vec<&mut State> =
+            subjects.iter_mut().filter_map(|(_, state)| state.as_mut().ok()).collect();
+        if number % 2 == 1 {
+            order.reverse();
+        }
+        for state in order {
+            if !interrupted.load(Ordering::Relaxed) {
+                drive::round(&setting, state, number, before);
+                before += scenario.duration.0;
+            }
+        }
+    }
+    let subjects = subjects.into_iter().map(|(name, state)| match state {
+        Ok(state) => SubjectResult { name, unfit: None, run: Some(conclude(&setting, state)) },
+        Err(unfit) => SubjectResult { name, unfit: Some(unfit), run: None },
+    });
+    Ok(LoadResult {
+        schema: SCHEMA,
+        kind: KIND.into(),
+        source: source.to_owned(),
+        subjects: subjects.collect(),
+        interrupted: interrupted.load(Ordering::Relaxed),
+        processors: processors(),
+        scenario: (**scenario).clone(),
+    })
+}
+
+/// How many threads the machine runs at once.
+pub fn processors() -> u32 {
+    thread::available_parallelism().map_or(1, usize::from) as u32
+}
+
+/// Ctrl-C ends the run in order; a second one ends the program.
+fn end_on_signal(runtime: &Runtime) -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    runtime.spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            if flag.swap(true, Ordering::Relaxed) {
+                process::exit(INTERRUPTED.into());
+            }
+        }
+    });
+    interrupted
+}
+
+/// Numbers for resources that replace others; more would only take memory.
+const MOST_SPARE: u64 = 4_000_000;
+
+fn prepare(name: &str, setting: &Setting) -> Result<std::result::Result<State, subject::Unfit>> {
+    let scenario = &setting.scenario;
+    // A permutation, so that all ranks differ.
+    let mut bases: Vec<u32> = (0..scenario.resources).collect();
+    let mut random = SplitMix64::new(scenario.seed);
+    for left in (1..bases.len()).rev() {
+        bases.swap(left, random.below(left as u32 + 1) as usize);
+    }
+    // Each lineage has equally many; those that are drawn more often than others run out first, hence twice as many.
+    let seconds = scenario.duration.0.as_secs_f64() * f64::from(scenario.rounds);
+    let incarnations = (scenario.churn * seconds * 2.0 / f64::from(scenario.resources)).ceil() as u64 + 4;
+    let resources = u64::from(scenario.resources);
+    let spare =
+        if scenario.churn > 0.0 { (incarnations * resources).min(MOST_SPARE.max(resources)) } else { 0 };
+    let referee = Referee::new(scenario, &bases, spare as u32);
+    let census = Census::default();
+    let before = live_bytes();
+    let fleet: Vec<Asset> =
+        (0..scenario.resources).map(|index| referee.asset(index).counted(&census)).collect();
+    let subject = Subject::build(name, scenario, fleet, setting.runtime.handle())?;
+    Ok(subject.map(|subject| {
+        if scenario.soak {
+            soak::warm_up(&subject, &referee, &census);
+        }
+        let bytes = (live_bytes() - before).max(0) as u64;
+        let mut state = State::new(name, setting, subject, referee, census);
+        state.garbage = (scenario.soak && state.subject.scheduler().is_some()).then(|| Garbage::new(bytes));
+        state
+    }))
+}
+
+fn conclude(setting: &Setting, mut state: State) -> Run {
+    let scenario = &setting.scenario;
+    let mut checks = settle::settle(scenario, &state, setting.clock.now());
+    let soak = state.garbage.take().map(|garbage| soak::conclude(garbage, scenario, &state, &mut checks));
+    let (broken, breaches) = state.referee.verdict();
+    let seconds = state.length.as_secs_f64();
+    let completed = state.sum.counts.completed;
+    Run {
+        shards: state.subject.scheduler().map(|scheduler| scheduler.shards() as u32),
+        rounds: state.throughput.len() as u32,
+        seconds,
+        requests: state.begun,
+        unsent: state.unsent,
+        throughput: if seconds > 0.0 { completed as f64 / seconds } else { 0.0 },
+        throughput_of_rounds: state.throughput,
+        waiting_ns: Times::new(&state.sum.waiting),
+        latency_ns: Times::new(&state.sum.latency),
+        uncorrected_ns: (scenario.pace == Loop::Open).then(|| Times::new(&state.sum.uncorrected)),
+        rank_error: RankError::new(&state.sum.rank_errors),
+        fairness: Fairness {
+            resources: fairness(scenario, &state.referee),
+            workers: jain(&state.served.iter().map(|&served| served as f64).collect::<Vec<_>>()),
+        },
+        counts: state.sum.counts,
+        chores: state.chores,
+        series: state.series,
+        heat: state.heat,
+        soak,
+        checks,
+        broken,
+        breaches,
+    }
+}
+
+/// Leases over capacity within each tier, averaged over the resources.
+fn fairness(scenario: &Scenario, referee: &Referee) -> f64 {
+    let tiers = u32::from(scenario.tiers);
+    let mut sum = 0.0;
+    for tier in 0..tiers {
+        let members = (tier..scenario.resources).step_by(tiers as usize);
+        let shares: Vec<f64> = members
+            .map(|lineage| {
+                referee.usage(lineage).0 as f64 / f64::from(scenario.limit_of(lineage).unwrap_or(1))
+            })
+            .collect();
+        sum += jain(&shares) * shares.len() as f64;
+    }
+    sum / f64::from(scenario.resources)
+}

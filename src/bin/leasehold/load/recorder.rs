@@ -1,0 +1,202 @@
+//! Where workers write what they have seen: a few stripes, each with a mutex, whatever the number of workers.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
+
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+
+use super::outcome::{Counts, Ending};
+
+/// What one request has seen, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub ending: Ending,
+    /// From the moment that was meant to its lease; `None` if it got none.
+    pub waited: Option<u64>,
+    /// From the moment that was meant to its end.
+    pub took: u64,
+    /// The same from the moment at which it was really sent.
+    pub took_since_sent: u64,
+}
+
+/// Distributions and counts of one stripe, or of a whole run.
+pub struct Record {
+    pub counts: Counts,
+    pub waiting: Histogram<u64>,
+    pub latency: Histogram<u64>,
+    pub uncorrected: Histogram<u64>,
+    pub rank_errors: Histogram<u64>,
+    /// Of `waiting`, what is new since it was last taken: for the live display and the series.
+    fresh: Histogram<u64>,
+}
+
+/// A histogram of times up to an hour, within 1 %: 2 significant digits.
+fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 2).expect("bounds in range")
+}
+
+impl Record {
+    pub fn new() -> Self {
+        Record {
+            counts: Counts::default(),
+            waiting: times(),
+            latency: times(),
+            uncorrected: times(),
+            rank_errors: Histogram::new_with_bounds(1, 1 << 20, 3).expect("bounds in range"),
+            fresh: times(),
+        }
+    }
+
+    fn add(&mut self, seen: &Seen) {
+        self.counts.add(seen.ending);
+        if let Some(waited) = seen.waited {
+            self.waiting.saturating_record(waited);
+            self.fresh.saturating_record(waited);
+        }
+        if matches!(seen.ending, Ending::Completed | Ending::Backend(_)) {
+            self.latency.saturating_record(seen.took);
+            self.uncorrected.saturating_record(seen.took_since_sent);
+        }
+    }
+
+    pub fn merge(&mut self, other: &Record) {
+        self.counts.merge(&other.counts);
+        for (sum, part) in [
+            (&mut self.waiting, &other.waiting),
+            (&mut self.latency, &other.latency),
+            (&mut self.uncorrected, &other.uncorrected),
+            (&mut self.rank_errors, &other.rank_errors),
+        ] {
+            sum.add(part).expect("made alike");
+        }
+    }
+}
+
+struct Stripe {
+    record: Mutex<Record>,
+    /// Requests that wait for a lease now, and leases that are out.
+    waiting: AtomicI64,
+    in_flight: AtomicI64,
+}
+
+/// The stripes of one subject's round.
+pub struct Recorder {
+    stripes: Box<[CachePadded<Stripe>]>,
+}
+
+/// What goes on at one moment.
+pub struct Now {
+    pub counts: Counts,
+    /// Waiting times that were added since the last look.
+    pub fresh: Histogram<u64>,
+    pub waiting: u64,
+    pub in_flight: u64,
+}
+
+impl Recorder {
+    pub fn new(workers: u32) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let stripes = (4 * processors).min(workers as usize);
+        let stripe = |_| {
+            CachePadded::new(Stripe {
+                record: Mutex::new(Record::new()),
+                waiting: AtomicI64::new(0),
+                in_flight: AtomicI64::new(0),
+            })
+        };
+        Recorder { stripes: (0..stripes).map(stripe).collect() }
+    }
+
+    fn stripe(&self, worker: u32) -> &Stripe {
+        &self.stripes[worker as usize % self.stripes.len()]
+    }
+
+    pub fn record(&self, worker: u32, seen: &Seen) {
+        lock(&self.stripe(worker).record).add(seen);
+    }
+
+    pub fn rank_error(&self, worker: u32, error: u64) {
+        lock(&self.stripe(worker).record).rank_errors.saturating_record(error);
+    }
+
+    /// Until the guard is dropped, one more waits.
+    pub fn waits(&self, worker: u32) -> OneMore<'_> {
+        OneMore::new(&self.stripe(worker).waiting)
+    }
+
+    /// Until the guard is dropped, one more lease is out.
+    pub fn holds(&self, worker: u32) -> OneMore<'_> {
+        OneMore::new(&self.stripe(worker).in_flight)
+    }
+
+    pub fn look(&self) -> Now {
+        let mut now = Now { counts: Counts::default(), fresh: times(), waiting: 0, in_flight: 0 };
+        let (mut waiting, mut in_flight) = (0, 0);
+        for stripe in &self.stripes {
+            let mut record = lock(&stripe.record);
+            now.counts.merge(&record.counts);
+            now.fresh.add(&record.fresh).expect("made alike");
+            record.fresh.reset();
+            waiting += stripe.waiting.load(Ordering::Relaxed);
+            in_flight += stripe.in_flight.load(Ordering::Relaxed);
+        }
+        (now.waiting, now.in_flight) = (waiting.max(0) as u64, in_flight.max(0) as u64);
+        now
+    }
+
+    /// Everything, after the workers have ended.
+    pub fn sum(&self) -> Record {
+        let mut sum = Record::new();
+        self.stripes.iter().for_each(|stripe| sum.merge(&lock(&stripe.record)));
+        sum
+    }
+}
+
+/// A count that a guard has raised. Relaxed: read as a picture only.
+pub struct OneMore<'a>(&'a AtomicI64);
+
+impl<'a> OneMore<'a> {
+    fn new(count: &'a AtomicI64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        OneMore(count)
+    }
+}
+
+impl Drop for OneMore<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stripes_add_up() {
+        let recorder = Recorder::new(3);
+        let seen = |took| Seen {
+            ending: Ending::Completed,
+            waited: Some(took / 2),
+            took,
+            took_since_sent: took / 4,
+        };
+        (0..30).for_each(|worker| recorder.record(worker, &seen(u64::from(worker) * 1_000)));
+        let waits = recorder.waits(7);
+        let now = recorder.look();
+        assert_eq!((now.counts.completed, now.fresh.len(), now.waiting, now.in_flight), (30, 30, 1, 0));
+        drop(waits);
+        let again = recorder.look();
+        assert_eq!((again.counts.completed, again.fresh.len(), again.waiting), (30, 0, 0));
+        let sum = recorder.sum();
+        assert_eq!((sum.latency.len(), sum.uncorrected.len(), sum.waiting.len()), (30, 30, 30));
+        assert!(sum.latency.max() > sum.uncorrected.max());
+    }
+}

@@ -1,0 +1,326 @@
+//! Watches the rules while a run goes on, independently of what is watched: it knows only what callers know.
+//!
+//! | rule | how it is seen |
+//! |---|---|
+//! | capacity | a count for each resource, raised after a lease was given and lowered before it is returned: too low at any moment, so never too strict |
+//! | rest | a lease whose asking began after the cooling was certain, and was given before its end |
+//! | removal | a lease whose asking began after the removal had returned |
+//! | fencing | of one token slot, a later lease has a greater generation; a second return is refused |
+//! | nothing lost | at the end every unit can be had once, see [`settle`](super::settle) |
+//!
+//! **Every incarnation has a slot of its own.** A resource that was removed comes back under a new number, so what is
+//! still out of the old one cannot be taken for the new one's. Numbers are `lineage + n * resources`: the lineage decides
+//! capacity and tier.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use leasehold::Token;
+
+use super::{asset::Asset, recorder::lock, scenario::Scenario};
+
+/// What is known of one incarnation of a resource.
+struct Slot {
+    in_flight: AtomicU32,
+    base: AtomicU32,
+    leases: AtomicU64,
+    held: AtomicU64,
+    /// When its cooling ends at the earliest, and when that was certain. The second is written first.
+    cool_until: AtomicU64,
+    cool_known: AtomicU64,
+    /// When its removal had returned; 0 while it is there.
+    gone: AtomicU64,
+    excluded: AtomicBool,
+}
+
+impl Slot {
+    fn new(base: u32) -> Self {
+        Slot {
+            in_flight: AtomicU32::new(0),
+            base: AtomicU32::new(base),
+            leases: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            cool_until: AtomicU64::new(0),
+            cool_known: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
+            excluded: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The incarnation that a lineage has now is none.
+const NOBODY: u32 = u32::MAX;
+
+/// How many broken rules are told in words; all are counted.
+const TOLD: usize = 20;
+
+pub struct Referee {
+    scenario: Scenario,
+    slots: Box<[Slot]>,
+    /// The incarnation of each lineage.
+    current: Box<[AtomicU32]>,
+    generations: Mutex<HashMap<u32, u32>>,
+    broken: AtomicU64,
+    told: Mutex<Vec<String>>,
+}
+
+/// A lease, as the referee sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    pub index: u32,
+    /// Its rank when it was given.
+    rank: u64,
+    since: u64,
+}
+
+impl Referee {
+    /// For a fleet of `scenario.resources`, of which `spare` may be replaced.
+    pub fn new(scenario: &Scenario, bases: &[u32], spare: u32) -> Self {
+        let members = scenario.resources;
+        let slots = (0..members + spare).map(|index| Slot::new(bases[(index % members) as usize])).collect();
+        Referee {
+            scenario: scenario.clone(),
+            slots,
+            current: (0..members).map(AtomicU32::new).collect(),
+            generations: Mutex::new(HashMap::new()),
+            broken: AtomicU64::new(0),
+            told: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub fn asset(&self, index: u32) -> Asset {
+        Asset::new(&self.scenario, index, self.slots[index as usize].base.load(Ordering::Relaxed))
+    }
+
+    /// A lease on `index` was given to somebody who began to ask at `asked` and has it at `now`.
+    pub fn granted(&self, index: u32, asked: u64, now: u64) -> Grant {
+        let slot = &self.slots[index as usize];
+        // SeqCst: the counts of one resource and what its cooling says are compared as if there were one clock.
+        let before = slot.in_flight.fetch_add(1, Ordering::SeqCst);
+        if let Some(limit) = self.limit(index)
+            && before >= limit
+        {
+            self.breach(format!("resource {index}: {} leases out, capacity {limit}", before + 1));
+        }
+        let until = slot.cool_until.load(Ordering::SeqCst);
+        let known = slot.cool_known.load(Ordering::SeqCst);
+        if now < until && known < asked {
+            self.breach(format!("resource {index}: lent {} ns before the end of its cooling", until - now));
+        }
+        let gone = slot.gone.load(Ordering::SeqCst);
+        if gone != 0 && gone < asked {
+            self.breach(format!("resource {index}: lent {} ns after its removal", now - gone));
+        }
+        slot.leases.fetch_add(1, Ordering::Relaxed);
+        Grant { index, rank: self.asset(index).rank(before), since: now }
+    }
+
+    /// The lease is about to be returned.
+    pub fn returns(&self, grant: Grant, now: u64) {
+        let slot = &self.slots[grant.index as usize];
+        slot.held.fetch_add(now.saturating_sub(grant.since), Ordering::Relaxed);
+        if slot.in_flight.fetch_sub(1, Ordering::SeqCst) == 0 {
+            self.breach(format!("resource {}: returned more often than lent", grant.index));
+        }
+    }
+
+    /// A return that began at `began` and is over by `now` lets the resource cool for `rest` nanoseconds.
+    pub fn cools(&self, index: u32, began: u64, rest: u64, now: u64) {
+        let slot = &self.slots[index as usize];
+        slot.cool_known.store(now, Ordering::SeqCst);
+        slot.cool_until.fetch_max(began.saturating_add(rest), Ordering::SeqCst);
+    }
+
+    /// A token was made of a lease that is out.
+    pub fn token(&self, token: Token) {
+        let mut generations = lock(&self.generations);
+        let before = generations.insert(token.slot(), token.generation());
+        drop(generations);
+        if let Some(before) = before.filter(|&before| before >= token.generation()) {
+            let (slot, generation) = (token.slot(), token.generation());
+            self.breach(format!("token slot {slot}: generation {generation} after {before}"));
+        }
+    }
+
+    /// Somebody has seen a rule broken.
+    pub fn breach(&self, text: String) {
+        self.broken.fetch_add(1, Ordering::Relaxed);
+        let mut told = lock(&self.told);
+        if told.len() < TOLD {
+            told.push(text);
+        }
+    }
+
+    /// How many resources that could be had were strictly better than this one when it was given, as far as a look at all
+    /// of them one after the other tells. O(resources).
+    pub fn rank_error(&self, grant: Grant, now: u64) -> u64 {
+        let better = self.current.iter().filter(|current| {
+            let index = current.load(Ordering::Relaxed);
+            if index == NOBODY || index == grant.index {
+                return false;
+            }
+            let slot = &self.slots[index as usize];
+            let in_flight = slot.in_flight.load(Ordering::Relaxed);
+            self.limit(index).is_none_or(|limit| in_flight < limit)
+                && !slot.excluded.load(Ordering::Relaxed)
+                && slot.cool_until.load(Ordering::Relaxed) <= now
+                && self.asset(index).rank(in_flight) < grant.rank
+        });
+        better.count() as u64
+    }
+
+    pub fn lineages(&self) -> u32 {
+        self.scenario.resources
+    }
+
+    /// The number under which the lineage is in the fleet; `None` while it is not.
+    pub fn current(&self, lineage: u32) -> Option<u32> {
+        Some(self.current[lineage as usize].load(Ordering::SeqCst)).filter(|&index| index != NOBODY)
+    }
+
+    /// Its removal has returned.
+    pub fn removed(&self, index: u32, now: u64) {
+        self.current[(index % self.lineages()) as usize].store(NOBODY, Ordering::SeqCst);
+        self.slots[index as usize].gone.store(now.max(1), Ordering::SeqCst);
+    }
+
+    /// The next incarnation of a lineage, to be inserted; `None` if there are no numbers left.
+    pub fn successor(&self, index: u32) -> Option<Asset> {
+        let next = index.checked_add(self.lineages()).filter(|&next| (next as usize) < self.slots.len())?;
+        Some(self.asset(next))
+    }
+
+    pub fn inserted(&self, index: u32) {
+        self.current[(index % self.lineages()) as usize].store(index, Ordering::SeqCst);
+    }
+
+    pub fn updated(&self, index: u32, base: u32) {
+        self.slots[index as usize].base.store(base, Ordering::Relaxed);
+    }
+
+    pub fn excluded(&self, index: u32, excluded: bool) {
+        self.slots[index as usize].excluded.store(excluded, Ordering::Relaxed);
+    }
+
+    /// Leases out, over the capacity: 0 to 1. Of one without limit, whether any is out.
+    pub fn load(&self, lineage: u32) -> f64 {
+        let Some(index) = self.current(lineage) else { return 0.0 };
+        let in_flight = self.slots[index as usize].in_flight.load(Ordering::Relaxed);
+        let limit = self.limit(index).unwrap_or(1);
+        f64::from(in_flight.min(limit)) / f64::from(limit)
+    }
+
+    /// Leases given, nanoseconds held, of all incarnations of a lineage.
+    pub fn usage(&self, lineage: u32) -> (u64, u64) {
+        let incarnations = self.slots.iter().skip(lineage as usize).step_by(self.lineages() as usize);
+        incarnations.fold((0, 0), |(leases, held), slot| {
+            (leases + slot.leases.load(Ordering::Relaxed), held + slot.held.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Leases out of all.
+    pub fn in_flight(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.in_flight.load(Ordering::SeqCst))).sum()
+    }
+
+    /// Leases given of all.
+    pub fn leases(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.leases.load(Ordering::Relaxed)).sum()
+    }
+
+    /// When the last cooling ends at the earliest.
+    pub fn cool_until(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.cool_until.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+
+    pub fn limit(&self, index: u32) -> Option<u32> {
+        self.scenario.limit_of(index % self.lineages())
+    }
+
+    /// How often a rule was broken, and the first few in words.
+    pub fn verdict(&self) -> (u64, Vec<String>) {
+        (self.broken.load(Ordering::Relaxed), lock(&self.told).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn referee(capacity: u32) -> Referee {
+        let scenario = Scenario { resources: 2, capacity: vec![capacity], ..Scenario::default() };
+        Referee::new(&scenario, &[1, 0], 4)
+    }
+
+    fn texts(referee: &Referee) -> String {
+        referee.verdict().1.join("\n")
+    }
+
+    #[test]
+    fn sees_too_many_leases() {
+        let referee = referee(2);
+        let grants = [referee.granted(0, 1, 2), referee.granted(0, 1, 2)];
+        assert_eq!(referee.verdict().0, 0);
+        referee.granted(0, 1, 2);
+        assert!(texts(&referee).contains("resource 0: 3 leases out, capacity 2"));
+        grants.into_iter().for_each(|grant| referee.returns(grant, 5));
+        assert_eq!((referee.in_flight(), referee.leases(), referee.usage(0)), (1, 3, (3, 6)));
+        referee.returns(grants[0], 5);
+        referee.returns(grants[0], 5);
+        assert!(texts(&referee).contains("more often than lent"));
+    }
+
+    #[test]
+    fn sees_who_does_not_rest() {
+        let referee = referee(1);
+        referee.cools(0, 100, 50, 110);
+        // Asked before it was certain, or given after its end: no offence.
+        for (asked, now) in [(105, 120), (120, 150)] {
+            let grant = referee.granted(0, asked, now);
+            referee.returns(grant, now);
+        }
+        assert_eq!(referee.verdict().0, 0);
+        referee.granted(0, 111, 149);
+        assert!(texts(&referee).contains("1 ns before the end of its cooling"));
+    }
+
+    #[test]
+    fn sees_leases_of_the_removed_and_old_generations() {
+        let referee = referee(1);
+        referee.removed(1, 100);
+        assert_eq!(referee.current(1), None);
+        let next = referee.successor(1).unwrap().index;
+        referee.inserted(next);
+        assert_eq!(referee.current(1), Some(3));
+        referee.granted(3, 110, 120);
+        referee.granted(1, 90, 120);
+        assert_eq!(referee.verdict().0, 0);
+        referee.granted(1, 110, 120);
+        assert!(texts(&referee).contains("20 ns after its removal"));
+        assert!(referee.successor(5).is_none(), "no numbers are left");
+
+        let token = |text: &str| text.parse::<Token>().unwrap();
+        referee.token(token("00000007-00000002-0123456789abcdef"));
+        referee.token(token("00000007-00000003-0123456789abcdef"));
+        assert!(!texts(&referee).contains("token"));
+        referee.token(token("00000007-00000003-0123456789abcdef"));
+        assert!(texts(&referee).contains("token slot 7: generation 3 after 3"));
+    }
+
+    #[test]
+    fn rank_errors_count_the_better_that_could_be_had() {
+        let referee = referee(1);
+        let worse = referee.granted(0, 1, 2);
+        assert_eq!(referee.rank_error(worse, 2), 1);
+        referee.excluded(1, true);
+        assert_eq!(referee.rank_error(worse, 2), 0);
+        referee.excluded(1, false);
+        referee.granted(1, 1, 2);
+        assert_eq!(referee.rank_error(worse, 2), 0);
+    }
+}

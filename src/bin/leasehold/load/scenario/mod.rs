@@ -1,0 +1,366 @@
+//! What is played: who asks, for what, how often, and what the backends do to them. A TOML file, or one word.
+//!
+//! Every number has a default and a range; an unknown name is an error, because a misspelt failure rate must not become
+//! none. `--set NAME=VALUE` changes single fields before the ranges are checked.
+
+mod distribution;
+mod ready;
+mod shape;
+mod span;
+
+use std::{fs, path::PathBuf};
+
+use leasehold::Capacity;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    distribution::{Distribution, LONGEST},
+    ready::{READY, Ready},
+    shape::Shape,
+    span::Span,
+};
+use crate::error::{Error, Result};
+
+/// Who the callers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// Tasks on a tokio runtime with a thread for each processor.
+    Tasks,
+    /// A thread of the system each.
+    Threads,
+}
+
+/// What decides when a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loop {
+    /// Each worker sends its next request when it has done with the last one, after thinking.
+    Closed,
+    /// Requests have moments of their own. One that is sent late because its worker was busy has waited since its moment:
+    /// so what the load does to it is in the figures.
+    Open,
+}
+
+/// What a resource's rank is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ranking {
+    /// A number of its own that only updates change.
+    Fixed,
+    /// The share of its capacity that is out.
+    LeastLoaded,
+}
+
+/// Who gets what comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fairness {
+    Strict,
+    Throughput,
+}
+
+/// A scenario; docs/cli.md describes each field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Scenario {
+    pub driver: Driver,
+    pub workers: u32,
+    #[serde(rename = "loop")]
+    pub pace: Loop,
+    /// Requests a second of all workers; open loop only.
+    pub rate: f64,
+    pub think: Distribution,
+    pub burst: Shape,
+    pub duration: Span,
+    pub rounds: u32,
+    pub seed: u64,
+
+    pub resources: u32,
+    /// Capacities, dealt to the resources in turns; 0 is unlimited.
+    pub capacity: Vec<u32>,
+    /// Better tiers, lower numbers, go first; dealt in turns.
+    pub tiers: u8,
+    pub ranking: Ranking,
+    /// The library's default if absent.
+    pub shards: Option<u32>,
+    pub fairness: Fairness,
+    /// The most that may wait; 0: any number.
+    pub max_waiters: u32,
+    /// Refuses at once whom it cannot serve in time.
+    pub shed: bool,
+    /// Takes resources out because of their failures.
+    pub ejection: bool,
+    pub subjects: Vec<String>,
+
+    /// How long a lease is held: what the backend takes.
+    pub hold: Distribution,
+    /// How long a request waits for a lease; 0: not at all.
+    pub wait: Span,
+    /// A lease that is held for so long has met the backend's time limit; 0: there is none.
+    pub backend_timeout: Span,
+    pub failures: f64,
+    pub rate_limits: f64,
+    pub retry_after: Distribution,
+    /// Rests after each use.
+    pub cooldown: Span,
+    /// Share of resources that work and fail in turns.
+    pub flapping: f64,
+    pub flap_every: Span,
+    /// Share of requests that are given up after `patience`, waiting or served.
+    pub cancellations: f64,
+    pub patience: Distribution,
+
+    /// Shares of requests that ask for an id's resource, for a named one, or only look.
+    pub affinity: f64,
+    pub ids: u32,
+    pub named: f64,
+    pub peeks: f64,
+    /// Share of leases that are passed on as tokens and returned twice, of which the second must be refused.
+    pub tokens: f64,
+
+    /// Priorities changed, resources replaced, and resources taken out for a moment: each a second.
+    pub updates: f64,
+    pub churn: f64,
+    pub exclusions: f64,
+
+    /// Moments and tokens of requests, for `burst = "trace"` and `hold = "trace"`: a file, or `built-in`.
+    pub trace: Option<PathBuf>,
+    /// Trace seconds a second.
+    pub speed: f64,
+    /// Tokens a second of an answer, for `hold = "trace"`.
+    pub tokens_per_second: f64,
+
+    /// Watches memory and freeing, with a reader that stays.
+    pub soak: bool,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Scenario {
+            driver: Driver::Tasks,
+            workers: 64,
+            pace: Loop::Closed,
+            rate: 1_000.0,
+            think: Distribution::ZERO,
+            burst: Shape::Steady,
+            duration: seconds(5),
+            rounds: 2,
+            seed: 1,
+            resources: 64,
+            capacity: vec![1],
+            tiers: 1,
+            ranking: Ranking::Fixed,
+            shards: None,
+            fairness: Fairness::Strict,
+            max_waiters: 0,
+            shed: false,
+            ejection: false,
+            subjects: vec!["sticky".into(), "mutex".into()],
+            hold: Distribution::ZERO,
+            wait: seconds(1),
+            backend_timeout: Span::default(),
+            failures: 0.0,
+            rate_limits: 0.0,
+            retry_after: Distribution::ZERO,
+            cooldown: Span::default(),
+            flapping: 0.0,
+            flap_every: seconds(1),
+            cancellations: 0.0,
+            patience: Distribution::ZERO,
+            affinity: 0.0,
+            ids: 1_000,
+            named: 0.0,
+            peeks: 0.0,
+            tokens: 0.01,
+            updates: 0.0,
+            churn: 0.0,
+            exclusions: 0.0,
+            trace: None,
+            speed: 1.0,
+            tokens_per_second: 50.0,
+            soak: false,
+        }
+    }
+}
+
+const fn seconds(seconds: u64) -> Span {
+    Span(std::time::Duration::from_secs(seconds))
+}
+
+impl Scenario {
+    /// The scenario of this name or in this file, with `changes` (`NAME=VALUE`) made to it.
+    pub fn open(source: &str, changes: &[String]) -> Result<Self> {
+        let text = match Ready::named(source) {
+            Some(ready) => ready.text.to_owned(),
+            None => fs::read_to_string(source).map_err(|cause| {
+                let names: Vec<&str> = READY.iter().map(|ready| ready.name).collect();
+                Error::Options(format!(
+                    "scenario {source:?}: expected one of {}, or a file: {cause}",
+                    names.join(", ")
+                ))
+            })?,
+        };
+        Scenario::parse(source, &text, changes)
+    }
+
+    fn parse(source: &str, text: &str, changes: &[String]) -> Result<Self> {
+        let fail = |message: &str| {
+            Error::Options(format!("scenario {source}: {}", message.trim_end().replace('\n', ", ")))
+        };
+        let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| fail(error.message()))?;
+        for change in changes {
+            let (name, value) = change
+                .split_once('=')
+                .ok_or_else(|| Error::Options(format!("--set: expected NAME=VALUE, found {change:?}")))?;
+            table.insert(name.trim().to_owned(), value_of(value.trim()));
+        }
+        let scenario: Scenario = table.try_into().map_err(|error: toml::de::Error| fail(error.message()))?;
+        scenario.check().map_err(|message| fail(&message))?;
+        Ok(scenario)
+    }
+
+    /// What is out of its range, or does not go together.
+    fn check(&self) -> std::result::Result<(), String> {
+        let range = |name: &str, value: f64, low: f64, high: f64| {
+            let fits = (low..=high).contains(&value);
+            if fits { Ok(()) } else { Err(format!("{name}: expected {low} to {high}, found {value}")) }
+        };
+        let threads = if self.driver == Driver::Threads { 20_000.0 } else { 100_000.0 };
+        range("workers", self.workers.into(), 1.0, threads)?;
+        range("resources", self.resources.into(), 1.0, 1_000_000.0)?;
+        range("rounds", self.rounds.into(), 1.0, 1_000.0)?;
+        range("rate", self.rate, 0.001, 1e7)?;
+        range("duration, in seconds,", self.duration.0.as_secs_f64(), 0.05, 86_400.0)?;
+        range("flap-every, in seconds,", self.flap_every.0.as_secs_f64(), 0.01, 3_600.0)?;
+        range("tiers", self.tiers.into(), 1.0, 255.0)?;
+        range("shards", self.shards.unwrap_or(1).into(), 1.0, 1024.0)?;
+        range("ids", self.ids.into(), 1.0, 1e9)?;
+        range("speed", self.speed, 1e-6, 1e6)?;
+        range("tokens-per-second", self.tokens_per_second, 0.1, 1e9)?;
+        for (name, share) in [
+            ("failures", self.failures),
+            ("rate-limits", self.rate_limits),
+            ("flapping", self.flapping),
+            ("cancellations", self.cancellations),
+            ("affinity", self.affinity),
+            ("named", self.named),
+            ("peeks", self.peeks),
+            ("tokens", self.tokens),
+            ("failures + rate-limits", self.failures + self.rate_limits),
+            ("affinity + named + peeks", self.affinity + self.named + self.peeks),
+        ] {
+            range(name, share, 0.0, 1.0)?;
+        }
+        for (name, rate) in
+            [("updates", self.updates), ("churn", self.churn), ("exclusions", self.exclusions)]
+        {
+            range(name, rate, 0.0, 1e6)?;
+        }
+        if self.capacity.is_empty() {
+            return Err("capacity: expected at least one number".into());
+        }
+        let most = Capacity::MAX;
+        if let Some(capacity) = self.capacity.iter().find(|&&capacity| capacity > most) {
+            return Err(format!(
+                "capacity: expected numbers from 0, which is unlimited, to {most}, found {capacity}"
+            ));
+        }
+        if self.subjects.is_empty() {
+            return Err("subjects: expected at least one".into());
+        }
+        let wants_trace = self.hold == Distribution::Trace || self.burst == Shape::Trace;
+        if wants_trace && self.trace.is_none() {
+            return Err(
+                "trace: expected a file or \"built-in\", because `hold` or `burst` asks for it".into()
+            );
+        }
+        if self.burst == Shape::Trace && self.pace == Loop::Closed {
+            return Err("burst: \"trace\" needs loop = \"open\": its requests have moments".into());
+        }
+        for (name, distribution) in
+            [("think", self.think), ("retry-after", self.retry_after), ("patience", self.patience)]
+        {
+            if distribution == Distribution::Trace {
+                return Err(format!("{name}: \"trace\" is for `hold` alone"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Units of the whole fleet that may be out at once; `None` if some resource has no limit.
+    pub fn units(&self) -> Option<u64> {
+        (0..self.resources).map(|index| self.limit_of(index).map(u64::from)).sum()
+    }
+
+    /// How many leases of a resource may be out; `None` if it is unlimited.
+    pub fn limit_of(&self, index: u32) -> Option<u32> {
+        Some(self.capacity[index as usize % self.capacity.len()]).filter(|&capacity| capacity > 0)
+    }
+
+    pub fn capacity_of(&self, index: u32) -> Capacity {
+        match self.limit_of(index) {
+            None => Capacity::Unlimited,
+            Some(1) => Capacity::Exclusive,
+            Some(limit) => Capacity::Limited(limit),
+        }
+    }
+}
+
+/// A value of `--set` as TOML, or as a text if it is none: quotes may be left out.
+fn value_of(text: &str) -> toml::Value {
+    let document: std::result::Result<toml::Table, _> = format!("value = {text}").parse();
+    let value = document.ok().and_then(|mut table| table.remove("value"));
+    match value {
+        Some(value) => value,
+        None => toml::Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(changes: &[&str]) -> String {
+        let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
+        Scenario::parse("s", "", &changes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn changes_need_no_quotes() {
+        let changes = ["hold=exponential 3ms", "workers=7", "capacity=[1, 0]", "wait=2s"].map(str::to_owned);
+        let scenario = Scenario::parse("s", "workers = 3", &changes).unwrap();
+        assert_eq!((scenario.workers, scenario.wait), (7, seconds(2)));
+        assert_eq!(scenario.hold.to_string(), "exponential 3ms");
+        assert_eq!(scenario.units(), None);
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (change, part) in [
+            ("workers=0", "workers: expected 1 to 100000, found 0"),
+            ("worker=1", "unknown field `worker`"),
+            ("failures=1.5", "failures: expected 0 to 1"),
+            ("hold=gamma 3ms", "expected `0`, `fixed SPAN`"),
+            ("duration=1", "duration"),
+            ("capacity=[]", "capacity: expected at least one"),
+            ("burst=trace", "trace: expected a file"),
+            ("nothing", "--set: expected NAME=VALUE"),
+        ] {
+            let message = error(&[change]);
+            assert!(message.contains(part) || change == "duration=1", "{change}: {message}");
+            assert!(!message.contains('\n'));
+        }
+        assert!(error(&["failures=0.6", "rate-limits=0.6"]).contains("failures + rate-limits"));
+        assert!(error(&["driver=threads", "workers=30000"]).contains("1 to 20000"));
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        for ready in READY {
+            let scenario = Scenario::open(ready.name, &[]).unwrap();
+            let text = toml::to_string(&scenario).unwrap();
+            assert_eq!(Scenario::parse("again", &text, &[]).unwrap(), scenario, "{}", ready.name);
+        }
+    }
+}

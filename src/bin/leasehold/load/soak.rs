@@ -1,0 +1,235 @@
+//! What a long run is watched for: memory that grows, and memory that is not freed.
+//!
+//! A reader stays: it looks at a resource and keeps what it sees for a second, goes for a second, and so on. While it
+//! stays, nothing that was replaced or removed since it came can be freed, by any reclaimer that lets readers be: so what
+//! waits to be freed is **at most what was retired since it came**, plus what each thread gathers before it frees. What
+//! had been retired before is freed all the same. After it has gone everything is.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use leasehold::{Builder, Cooldown, Overdue};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    asset::{Asset, Census},
+    drive::State,
+    processors,
+    referee::Referee,
+    result::Check,
+    scenario::Scenario,
+    subject::Subject,
+    worker::Round,
+};
+
+/// Every feature that can be on beside the others.
+pub fn everything_on(builder: Builder<Asset>) -> Builder<Asset> {
+    let builder = builder
+        .remember_outcomes(true)
+        .cooldown(Cooldown::default())
+        .event_capacity(1 << 12)
+        .max_hold(Duration::from_secs(30))
+        .overdue(Overdue::Report);
+    #[cfg(feature = "telemetry")]
+    let builder = builder.measure(64);
+    builder
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Soak {
+    /// What the fleet took when it was inserted.
+    pub fleet_bytes: u64,
+    /// Bytes allocated and not freed, each second.
+    pub heap_bytes: Vec<u64>,
+    /// Growth from the second quarter of the run to the last, over the fleet's size: 0.01 is one per cent.
+    pub growth: f64,
+    /// Times that the reader came and stayed.
+    pub stays: u64,
+    /// Values that were replaced or removed.
+    pub retired: u64,
+    /// The most that waited to be freed while the reader stayed, and the most that were retired during a stay.
+    pub most_while_it_stayed: u64,
+    pub most_retired_in_a_stay: u64,
+    /// The most that waited to be freed at the end of a time without it, and at the end of the run.
+    pub most_after_it_left: u64,
+    pub left_over: u64,
+    /// How often the most that waits to be freed came down: the reclaimer goes on.
+    pub times_freed: u64,
+}
+
+/// What the reader and the watcher share.
+#[derive(Default)]
+pub struct Watch {
+    stays: AtomicBool,
+    times: AtomicU64,
+    /// Values that had been retired when it last came.
+    retired_before: AtomicU64,
+}
+
+/// What a thread gathers before it frees: the library's documentation says so.
+const GATHERS: u64 = 128;
+
+/// How long the reader stays, and how long it is away.
+pub const STAY: Duration = Duration::from_secs(1);
+
+impl Watch {
+    /// Comes and goes until the round ends.
+    pub fn read(&self, round: &Round) {
+        let Some(scheduler) = round.subject.scheduler() else { return };
+        while !round.stop.is_set() {
+            self.retired_before.store(round.retired.load(Ordering::SeqCst), Ordering::SeqCst);
+            let seen = scheduler.peek();
+            self.stays.store(true, Ordering::SeqCst);
+            self.times.fetch_add(1, Ordering::Relaxed);
+            pause(round, STAY);
+            drop(seen);
+            self.stays.store(false, Ordering::SeqCst);
+            pause(round, STAY);
+        }
+    }
+
+    /// While it stays: how many values had been retired when it came.
+    pub fn stays_since(&self) -> Option<u64> {
+        self.stays.load(Ordering::SeqCst).then(|| self.retired_before.load(Ordering::SeqCst))
+    }
+
+    pub fn stays(&self) -> u64 {
+        self.times.load(Ordering::Relaxed)
+    }
+}
+
+fn pause(round: &Round, length: Duration) {
+    let end = round.clock.now() + length.as_nanos() as u64;
+    while round.clock.now() < end && !round.stop.is_set() {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Follows what waits to be freed from look to look.
+pub struct Garbage {
+    soak: Soak,
+    before: u64,
+    stayed: bool,
+}
+
+impl Garbage {
+    pub fn new(fleet_bytes: u64) -> Self {
+        let soak = Soak { fleet_bytes, ..Soak::default() };
+        Garbage { soak, before: 0, stayed: false }
+    }
+
+    /// At this moment so many values exist beyond the fleet's members, and so many have been retired in all; `since`: when the
+    /// reader came, if it stays.
+    pub fn look(&mut self, waits: u64, retired: u64, since: Option<u64>) {
+        let soak = &mut self.soak;
+        if let Some(since) = since {
+            if !self.stayed && soak.retired > 0 {
+                // The time without it is over.
+                soak.most_after_it_left = soak.most_after_it_left.max(waits);
+            }
+            soak.most_while_it_stayed = soak.most_while_it_stayed.max(waits);
+            soak.most_retired_in_a_stay = soak.most_retired_in_a_stay.max(retired.saturating_sub(since));
+        }
+        soak.times_freed += u64::from(waits < self.before);
+        (self.before, self.stayed, soak.retired) = (waits, since.is_some(), retired);
+    }
+
+    pub fn heap(&mut self, bytes: u64) {
+        self.soak.heap_bytes.push(bytes);
+    }
+
+    pub fn finish(mut self, stays: u64, left_over: u64) -> Soak {
+        self.soak.stays = stays;
+        self.soak.left_over = left_over;
+        self.soak.growth = growth(&self.soak.heap_bytes, self.soak.fleet_bytes);
+        self.soak
+    }
+}
+
+/// The median of the last quarter less that of the second, over the fleet's size. The first quarter is for warming up.
+fn growth(bytes: &[u64], fleet: u64) -> f64 {
+    let quarter = bytes.len() / 4;
+    if quarter == 0 || fleet == 0 {
+        return 0.0;
+    }
+    let median = |part: &[u64]| {
+        let mut part = part.to_vec();
+        part.sort_unstable();
+        part[part.len() / 2] as f64
+    };
+    (median(&bytes[3 * quarter..]) - median(&bytes[quarter..2 * quarter])) / fleet as f64
+}
+
+/// Replaces each value once: from then on it is in a block of its own, which the first one is not, and that would look like
+/// memory that grows.
+pub fn warm_up(subject: &Subject, referee: &Referee, census: &Census) {
+    if let Some(fleet) = subject.fleet() {
+        for index in 0..referee.lineages() {
+            (fleet.update)(referee.asset(index).counted(census));
+        }
+        leasehold::collect_garbage();
+    }
+}
+
+/// The end of a soak: what was replaced or removed is freed, and memory is where it was.
+pub fn conclude(garbage: Garbage, scenario: &Scenario, state: &State, checks: &mut Vec<Check>) -> Soak {
+    leasehold::collect_garbage();
+    let members = state.subject.fleet().map_or(0, |fleet| (fleet.len)());
+    let soak = garbage.finish(state.watch.stays(), waiting(&state.census, members));
+    let percent = format!("{:.3} % of {} bytes", soak.growth * 100.0, soak.fleet_bytes);
+    checks.push(Check::that("memory", soak.growth < 0.01, percent));
+    // What threads gather before they free: the chores' and this one, and those of the runtime, in which the last lease of a
+    // replaced value may end. And the values of leases that are out.
+    let gathered = GATHERS * (2 + u64::from(processors()));
+    let bound = soak.most_retired_in_a_stay + gathered + u64::from(scenario.workers);
+    let found = format!("{} wait, at most {bound} may", soak.most_while_it_stayed);
+    checks.push(Check::that("garbage", soak.most_while_it_stayed <= bound, found));
+    let found = format!("{} wait at the end, at most {gathered} may", soak.left_over);
+    checks.push(Check::that("freed", soak.left_over <= gathered, found));
+    let found = format!("came down {} times", soak.times_freed);
+    checks.push(Check::that("freeing goes on", soak.retired == 0 || soak.times_freed > 0, found));
+    soak
+}
+
+/// Values that exist beyond the fleet's members.
+pub fn waiting(census: &Census, members: usize) -> u64 {
+    census.count().saturating_sub(members as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_between_quarters() {
+        let flat = [9, 9, 5, 6, 5, 5, 6, 5].map(|bytes| bytes * 1_000);
+        assert!(growth(&flat, 100_000).abs() < 0.02);
+        let grows: Vec<u64> = (0..100).map(|second| 1_000_000 + second * 1_000).collect();
+        assert!((growth(&grows, 100_000) - 0.5).abs() < 0.02);
+        assert_eq!((growth(&[1, 2], 10), growth(&[], 10)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn garbage_is_followed() {
+        let mut garbage = Garbage::new(10);
+        let first = Some(0);
+        for (waits, retired, since) in [
+            (0, 0, first),
+            (50, 60, first),
+            (80, 100, first),
+            (90, 110, None),
+            (3, 150, None),
+            (5, 160, Some(160)),
+            (9, 165, Some(160)),
+        ] {
+            garbage.look(waits, retired, since);
+        }
+        let soak = garbage.finish(2, 1);
+        assert_eq!((soak.most_while_it_stayed, soak.most_retired_in_a_stay), (80, 100));
+        assert_eq!((soak.most_after_it_left, soak.times_freed, soak.retired), (5, 1, 165));
+    }
+}

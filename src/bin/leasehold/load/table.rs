@@ -1,0 +1,139 @@
+//! The result for people who read a terminal.
+
+use super::result::{LoadResult, Run, Times};
+
+/// A heading and the text below it.
+type Column = (&'static str, fn(&Run) -> String);
+
+const REQUESTS: [Column; 7] = [
+    ("per second", |run| format!("{:.0}", run.throughput)),
+    ("requests", |run| run.requests.to_string()),
+    ("completed", |run| run.counts.completed.to_string()),
+    ("scheduler", |run| run.counts.by_scheduler().to_string()),
+    ("backend", |run| run.counts.by_backend().to_string()),
+    ("cancelled", |run| {
+        (run.counts.caller.cancelled_waiting + run.counts.caller.cancelled_served).to_string()
+    }),
+    ("unsent", |run| run.unsent.to_string()),
+];
+
+const REFUSED: [Column; 6] = [
+    ("none", |run| run.counts.scheduler.none_eligible.to_string()),
+    ("timed out", |run| run.counts.scheduler.timed_out.to_string()),
+    ("shed", |run| run.counts.scheduler.shed.to_string()),
+    ("queue full", |run| run.counts.scheduler.queue_full.to_string()),
+    ("closed", |run| run.counts.scheduler.closed.to_string()),
+    ("not there", |run| run.counts.scheduler.not_eligible.to_string()),
+];
+
+const TROUBLE: [Column; 3] = [
+    ("failed", |run| run.counts.backend.failed.to_string()),
+    ("429s", |run| run.counts.backend.rate_limited.to_string()),
+    ("timed out", |run| run.counts.backend.timed_out.to_string()),
+];
+
+const WAITING: [Column; 5] = [
+    ("p50", |run| millis(run.waiting_ns.p50)),
+    ("p90", |run| millis(run.waiting_ns.p90)),
+    ("p99", |run| millis(run.waiting_ns.p99)),
+    ("p99.9", |run| millis(run.waiting_ns.p99_9)),
+    ("max", |run| millis(run.waiting_ns.max)),
+];
+
+const LATENCY: [Column; 5] = [
+    ("p50", |run| millis(run.latency_ns.p50)),
+    ("p99", |run| millis(run.latency_ns.p99)),
+    ("max", |run| millis(run.latency_ns.max)),
+    ("p99 if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.p99))),
+    ("max if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.max))),
+];
+
+const ORDER: [Column; 5] = [
+    ("rank error", |run| optional(run.rank_error.as_ref(), |error| format!("{:.2}", error.mean))),
+    ("p99", |run| optional(run.rank_error.as_ref(), |error| error.p99.to_string())),
+    ("fairness", |run| format!("{:.3}", run.fairness.resources)),
+    ("of workers", |run| format!("{:.3}", run.fairness.workers)),
+    ("broken rules", |run| run.broken.to_string()),
+];
+
+pub fn render(result: &LoadResult) -> String {
+    let scenario = &result.scenario;
+    let mut text = format!(
+        "scenario  {}: {} workers, {} resources, {} loop, hold {}, {} rounds of {}, seed {}\n",
+        shown(&result.source),
+        scenario.workers,
+        scenario.resources,
+        if scenario.pace == super::scenario::Loop::Open { "open" } else { "closed" },
+        scenario.hold,
+        scenario.rounds,
+        scenario.duration,
+        scenario.seed
+    );
+    if result.interrupted {
+        text += "PARTIAL: the run was interrupted; what follows is what there was until then\n";
+    }
+    text.push('\n');
+    let runs: Vec<(&str, &Run)> = result
+        .subjects
+        .iter()
+        .filter_map(|subject| subject.run.as_ref().map(|run| (subject.name.as_str(), run)))
+        .collect();
+    part(&mut text, "requests", &REQUESTS, &runs);
+    part(&mut text, "scheduler's", &REFUSED, &runs);
+    part(&mut text, "backend's", &TROUBLE, &runs);
+    part(&mut text, "waiting, ms", &WAITING, &runs);
+    part(&mut text, "latency, ms", &LATENCY, &runs);
+    part(&mut text, "order", &ORDER, &runs);
+    for (name, run) in &runs {
+        if let Some(soak) = &run.soak {
+            text += &format!(
+                "soak {name}: fleet {} kB, growth {:.2} % of it; waiting to be freed: at most {} while a reader stayed ({} retired \
+                 meanwhile), {} after it had left, {} at the end\n",
+                soak.fleet_bytes / 1_000,
+                soak.growth * 100.0,
+                soak.most_while_it_stayed,
+                soak.most_retired_in_a_stay,
+                soak.most_after_it_left,
+                soak.left_over,
+            );
+        }
+        let balanced = run.checks.iter().filter(|check| check.holds).count();
+        text += &format!("{name}: {balanced} of {} checks hold\n", run.checks.len());
+        run.faults().for_each(|fault| text += &format!("  WRONG  {fault}\n"));
+    }
+    for subject in &result.subjects {
+        if let Some(unfit) = &subject.unfit {
+            text += &format!("{}: not measured, {unfit}\n", subject.name);
+        }
+    }
+    text
+}
+
+fn part(text: &mut String, title: &str, columns: &[Column], runs: &[(&str, &Run)]) {
+    let width = runs.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(16);
+    *text += &format!("{title:<width$}");
+    columns.iter().for_each(|(heading, _)| *text += &format!("  {heading:>10}"));
+    text.push('\n');
+    for (name, run) in runs {
+        *text += &format!("{name:<width$}");
+        for (heading, cell) in columns {
+            *text += &format!("  {:>1$}", cell(run), heading.len().max(10));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+/// Milliseconds, three digits after the point.
+fn millis(nanos: u64) -> String {
+    format!("{:.3}", nanos as f64 / 1e6)
+}
+
+fn optional<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or("-".into(), text)
+}
+
+/// Names come from the user; a control character must not reach the terminal.
+fn shown(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

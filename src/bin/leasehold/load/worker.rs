@@ -1,0 +1,295 @@
+//! The life of a request, from the moment that was meant to its end.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crossbeam_utils::CachePadded;
+use leasehold::{Outcome, SplitMix64};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::{
+    clock::{Clock, Stop},
+    outcome::{Ending, Refusal, Trouble},
+    pace::{Pace, Planned, Schedule},
+    recorder::{Recorder, Seen},
+    referee::{Grant, Referee},
+    scenario::{Driver, Loop, Scenario},
+    subject::{Held, Subject, Wish},
+};
+
+/// What the workers of one round share.
+pub struct Round {
+    pub scenario: Arc<Scenario>,
+    pub subject: Arc<Subject>,
+    pub referee: Arc<Referee>,
+    pub schedule: Option<Arc<Schedule>>,
+    pub clock: Arc<Clock>,
+    pub recorder: Recorder,
+    pub stop: Stop,
+    pub number: u32,
+    /// Moments of the clock.
+    pub begins: u64,
+    pub workers: Box<[CachePadded<Worker>]>,
+    /// Values that were replaced or removed.
+    pub retired: AtomicU64,
+    /// Of one acquisition out of so many the order is looked at; 0: of none.
+    pub sample: u32,
+}
+
+/// What is counted for each worker by itself.
+#[derive(Default)]
+pub struct Worker {
+    /// Requests begun; against it the counts are balanced.
+    pub begun: AtomicU64,
+    /// Leases that it got.
+    pub served: AtomicU64,
+    /// Requests of an open loop whose moment had come and that were never sent, because the worker was busy to the end.
+    pub unsent: AtomicU64,
+}
+
+/// A worker, until the end of the round.
+pub async fn work(round: Arc<Round>, worker: u32) {
+    let Round { scenario, clock, stop, .. } = &*round;
+    let own = u64::from(round.number) << 40 | u64::from(worker);
+    let seed = SplitMix64::mix(scenario.seed ^ (own + 1));
+    let mut caller = Caller { round: &round, worker, random: SmallRng::seed_from_u64(seed) };
+    let mut pace = Pace::new(scenario, round.schedule.as_deref(), worker);
+    let never_sleeps = scenario.think.is_zero() && scenario.hold.is_zero();
+    let ends = scenario.duration.0;
+    let since = |now: u64| Duration::from_nanos(now.saturating_sub(round.begins));
+    stop.sleep_until(scenario.driver, clock, round.begins).await;
+    let begun = loop {
+        let Some(planned) = pace.next(since(clock.now()), &mut caller.random) else { break None };
+        if planned.at >= ends {
+            break None;
+        }
+        let moment = round.begins + planned.at.as_nanos() as u64;
+        if !stop.sleep_until(scenario.driver, clock, moment).await || stop.is_set() {
+            break Some(planned);
+        }
+        let intended = if scenario.pace == Loop::Open { moment } else { clock.now() };
+        let seen = caller.ask(planned, intended).await;
+        round.recorder.record(worker, &seen);
+        if never_sleeps && scenario.driver == Driver::Tasks {
+            tokio::task::yield_now().await;
+        }
+    };
+    if scenario.pace == Loop::Open
+        && let Some(mut planned) = begun
+    {
+        // Moments that came while the worker was busy, and will not be served any more.
+        let over = since(clock.now()).min(ends);
+        while planned.at < over {
+            round.workers[worker as usize].unsent.fetch_add(1, Ordering::Relaxed);
+            match pace.next(Duration::ZERO, &mut caller.random) {
+                Some(next) => planned = next,
+                None => break,
+            }
+        }
+    }
+}
+
+struct Caller<'a> {
+    round: &'a Round,
+    worker: u32,
+    random: SmallRng,
+}
+
+/// What the backend will do with a request.
+struct Fate {
+    takes: Duration,
+    ending: Ending,
+}
+
+impl Caller<'_> {
+    fn own(&self) -> &Worker {
+        &self.round.workers[self.worker as usize]
+    }
+
+    fn happens(&mut self, share: f64) -> bool {
+        share > 0.0 && self.random.random::<f64>() < share
+    }
+
+    async fn ask(&mut self, planned: Planned, intended: u64) -> Seen {
+        let Round { scenario, clock, subject, recorder, referee, .. } = self.round;
+        self.own().begun.fetch_add(1, Ordering::Relaxed);
+        let sent = clock.now();
+        let end = |ending, waited| {
+            let now = clock.now();
+            Seen { ending, waited, took: now - intended.min(now), took_since_sent: now - sent }
+        };
+        let Some(wish) = self.wish() else {
+            let seen = subject.peek();
+            return end(if seen { Ending::Peeked } else { Ending::Scheduler(Refusal::NoneEligible) }, None);
+        };
+        let gives_up = self.happens(scenario.cancellations).then(|| {
+            let patience = scenario.patience.draw(&mut self.random);
+            sent + patience.as_nanos() as u64
+        });
+        let waits = recorder.waits(self.worker);
+        let answer =
+            acquire(self.round, wish, gives_up.map(|moment| Duration::from_nanos(moment - sent))).await;
+        drop(waits);
+        let held = match answer {
+            Ok(held) => held,
+            Err(ending) => return end(ending, None),
+        };
+        let now = clock.now();
+        let _holds = recorder.holds(self.worker);
+        let grant = referee.granted(held.index(), sent, now);
+        self.own().served.fetch_add(1, Ordering::Relaxed);
+        let sample = self.round.sample;
+        if wish == Wish::Anything && sample > 0 && self.random.random_range(0..sample) == 0 {
+            recorder.rank_error(self.worker, referee.rank_error(grant, now));
+        }
+        let mut fate = self.fate(grant.index, planned.hold, now);
+        if let Some(moment) = gives_up
+            && moment < now + fate.takes.as_nanos() as u64
+        {
+            fate = Fate {
+                takes: Duration::from_nanos(moment.saturating_sub(now)),
+                ending: Ending::CancelledServed,
+            };
+        }
+        let until = now + fate.takes.as_nanos() as u64;
+        if !fate.takes.is_zero() && !self.round.stop.sleep_until(scenario.driver, clock, until).await {
+            fate.ending = Ending::CutShort;
+        }
+        self.give_back(held, grant, &fate);
+        end(fate.ending, Some(now - intended.min(now)))
+    }
+
+    /// What is asked for; `None`: only a look.
+    fn wish(&mut self) -> Option<Wish> {
+        let Scenario { peeks, affinity, named, ids, .. } = *self.round.scenario;
+        let draw: f64 = self.random.random();
+        if draw < peeks {
+            return None;
+        }
+        if draw < peeks + affinity {
+            return Some(Wish::Affinity(u64::from(self.random.random_range(0..ids))));
+        }
+        if draw < peeks + affinity + named {
+            let lineage = self.random.random_range(0..self.round.referee.lineages());
+            // One that is not there just now is asked for all the same.
+            return Some(Wish::Named(self.round.referee.current(lineage).unwrap_or(lineage)));
+        }
+        Some(Wish::Anything)
+    }
+
+    fn fate(&mut self, index: u32, hold: Duration, now: u64) -> Fate {
+        let scenario = &self.round.scenario;
+        let failed = |takes| Fate { takes, ending: Ending::Backend(Trouble::Failed) };
+        if is_down(scenario, index % scenario.resources, now) {
+            // At once: the one who fails fast must not look like a fast one.
+            return failed(Duration::ZERO);
+        }
+        if self.happens(scenario.failures) {
+            return failed(hold.mul_f64(self.random.random()));
+        }
+        if self.happens(scenario.rate_limits) {
+            return Fate {
+                takes: hold.min(Duration::from_millis(1)),
+                ending: Ending::Backend(Trouble::RateLimited),
+            };
+        }
+        let limit = scenario.backend_timeout.0;
+        if !limit.is_zero() && hold > limit {
+            return Fate { takes: limit, ending: Ending::Backend(Trouble::TimedOut) };
+        }
+        Fate { takes: hold, ending: Ending::Completed }
+    }
+
+    fn give_back(&mut self, held: Held<'_>, grant: Grant, fate: &Fate) {
+        let Round { scenario, clock, referee, .. } = self.round;
+        let outcome = match fate.ending {
+            Ending::Completed => Outcome::Ok { latency: fate.takes },
+            Ending::Backend(Trouble::RateLimited) => {
+                Outcome::RateLimited { retry_after: scenario.retry_after.draw(&mut self.random) }
+            }
+            Ending::Backend(_) => Outcome::Failed,
+            _ => Outcome::Cancelled,
+        };
+        let rest = scenario.cooldown.0;
+        let cools = match outcome {
+            Outcome::RateLimited { retry_after } => retry_after.max(rest),
+            _ => rest,
+        };
+        let by_token = rest.is_zero() && self.happens(scenario.tokens);
+        let began = clock.now();
+        referee.returns(grant, began);
+        match (held, self.round.subject.scheduler()) {
+            (Held::Leasehold(lease), Some(scheduler)) if by_token => {
+                let token = lease.into_token();
+                referee.token(token);
+                if let Err(error) = scheduler.finish(token, outcome) {
+                    referee.breach(format!("resource {}: its token was refused: {error}", grant.index));
+                }
+                if scheduler.release(token).is_ok() {
+                    referee.breach(format!("resource {}: returned twice by one token", grant.index));
+                }
+            }
+            (held, _) => held.finish(outcome, rest),
+        }
+        if !cools.is_zero() {
+            referee.cools(grant.index, began, cools.as_nanos() as u64, clock.now());
+        }
+    }
+}
+
+/// Whether a resource that flaps is down: its kind begins at different moments, so that they are not down together.
+fn is_down(scenario: &Scenario, lineage: u32, now: u64) -> bool {
+    if scenario.flapping == 0.0 {
+        return false;
+    }
+    let draw = SplitMix64::mix(scenario.seed ^ u64::from(lineage) << 20);
+    if (draw >> 11) as f64 / (1u64 << 53) as f64 >= scenario.flapping {
+        return false;
+    }
+    let every = scenario.flap_every.0.as_nanos() as u64;
+    ((now + draw % (2 * every)) / every).is_multiple_of(2)
+}
+
+/// A lease, or how the request ended without one. A task gives up by dropping what it waits for, a thread by waiting for
+/// less long.
+async fn acquire(round: &Round, wish: Wish, gives_up: Option<Duration>) -> Result<Held<'_>, Ending> {
+    let Round { scenario, clock, subject, .. } = round;
+    let wait = scenario.wait.0;
+    let Some(patience) = gives_up.filter(|patience| *patience < wait) else {
+        return subject.acquire(scenario.driver, clock, wish, wait).await.map_err(Ending::Scheduler);
+    };
+    let answer = match scenario.driver {
+        Driver::Threads => subject.acquire(scenario.driver, clock, wish, patience).await,
+        Driver::Tasks => {
+            let asks = subject.acquire(scenario.driver, clock, wish, wait);
+            tokio::time::timeout(patience, asks).await.unwrap_or(Err(Refusal::TimedOut))
+        }
+    };
+    // Nobody waits here for as long as the scheduler would let him: it was the caller whose time was over.
+    answer.map_err(|refusal| match refusal {
+        Refusal::TimedOut | Refusal::Shed | Refusal::NoneEligible => Ending::CancelledWaiting,
+        refusal => Ending::Scheduler(refusal),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_flaps_half_of_the_time() {
+        let scenario = Scenario { flapping: 0.2, ..Scenario::default() };
+        let every = scenario.flap_every.0.as_nanos() as u64;
+        let down = |now| (0..10_000).filter(|&lineage| is_down(&scenario, lineage, now)).count();
+        for now in [0, every / 3, every, 7 * every / 2] {
+            assert!((850..1_150).contains(&down(now)), "{}", down(now));
+        }
+        let moments = |lineage| (0..100).filter(|i| is_down(&scenario, lineage, i * every)).count();
+        assert!((0..100).map(moments).all(|downs| downs == 0 || downs == 50));
+    }
+}

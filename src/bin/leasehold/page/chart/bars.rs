@@ -1,0 +1,173 @@
+//! Bars: how often each rank error was seen, and how even the work was spread.
+
+use plotters::{
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use super::{
+    Figure,
+    frame::{HEIGHT, X_AXIS, Y_AXIS, draw, text, up_to},
+    palette::{GRID, INK, series},
+};
+use crate::page::{
+    section::{Rank, Row},
+    table::{Cell, count, digits, table},
+};
+
+/// Bars of a histogram at the most: what is beyond is in the last one.
+const BARS: u64 = 40;
+
+/// The histogram of one subject, its mean, and the mean that best-of-two has over as many queues.
+pub fn rank_errors(name: &str, rank: &Rank, colour: usize) -> Figure {
+    let total: u64 = rank.histogram.iter().map(|&(_, count)| count).sum();
+    let law = rank.law();
+    let greatest = rank.max.max(rank.mean.ceil() as u64).max(law.unwrap_or(0.0).ceil() as u64).max(4);
+    // Of the long tail only as much as there is room for.
+    let shown =
+        greatest.min(rank.p99.max(law.unwrap_or(0.0).ceil() as u64).max(rank.mean.ceil() as u64 + 2).max(4));
+    let width = (shown + 1).div_ceil(BARS);
+    let bars = (shown / width + 1) as usize;
+    let mut shares = vec![0.0; bars];
+    for &(error, count) in &rank.histogram {
+        shares[((error / width) as usize).min(bars - 1)] += count as f64 / total.max(1) as f64 * 100.0;
+    }
+    let highest = shares.iter().copied().fold(0.0, f64::max);
+    let title = format!("Rank error of {name}");
+    let svg = draw(HEIGHT, &title, |root| {
+        let end = (bars as u64 * width) as f64;
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .margin_right(26)
+            .x_label_area_size(X_AXIS)
+            .y_label_area_size(Y_AXIS)
+            .build_cartesian_2d(0.0..end, up_to(highest))?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(INK)
+            .label_style(text(12.0))
+            .axis_desc_style(text(13.0))
+            .x_label_formatter(&|value| format!("{value:.0}"))
+            .y_label_formatter(&|value| format!("{value:.0}"))
+            .x_desc("resources that could be had and were better")
+            .y_desc("% of leases")
+            .draw()?;
+        let bar = |(index, &share): (usize, &f64)| {
+            let from = (index as u64 * width) as f64;
+            let gap = width as f64 * 0.08;
+            Rectangle::new([(from + gap, 0.0), (from + width as f64 - gap, share)], series(colour).filled())
+        };
+        chart.draw_series(shares.iter().enumerate().map(bar))?;
+        let top = up_to(highest).end;
+        let mut upright =
+            |at: f64, label: String, height: f64, dashed: bool| -> Result<(), Box<dyn std::error::Error>> {
+                let at = at.min(end);
+                if dashed {
+                    chart.draw_series(DashedLineSeries::new(
+                        [(at, 0.0), (at, top)],
+                        6,
+                        4,
+                        INK.stroke_width(2),
+                    ))?;
+                } else {
+                    chart.draw_series(LineSeries::new([(at, 0.0), (at, top)], INK.stroke_width(2)))?;
+                }
+                let (place, anchor) = if at > end * 0.7 { (-6, HPos::Right) } else { (6, HPos::Left) };
+                let style = text(12.0).pos(Pos::new(anchor, VPos::Top));
+                chart.draw_series([
+                    EmptyElement::at((at, top * height)) + Text::new(label, (place, 0), style)
+                ])?;
+                Ok(())
+            };
+        upright(rank.mean, format!("mean {}", digits(rank.mean)), 0.99, false)?;
+        if let Some(law) = law {
+            upright(law, format!("5n/6 law {}", digits(law)), 0.88, true)?;
+        }
+        Ok(())
+    });
+    let mut note = format!(
+        "{} leases looked at; mean {}, 99 % at most {}, greatest {}.",
+        count(total as f64),
+        digits(rank.mean),
+        rank.p99,
+        rank.max
+    );
+    if let (Some(shards), Some(law)) = (rank.shards, law) {
+        note += &format!(" Best of two random queues would have {} with n = {shards}.", digits(law));
+    }
+    let last = shares.len() - 1;
+    let rows = shares.iter().enumerate().map(|(index, share)| {
+        let (from, to) = (index as u64 * width, (index as u64 + 1) * width - 1);
+        let range = match (index == last && greatest > to, from == to) {
+            (true, _) => format!("{from} and more"),
+            (false, true) => from.to_string(),
+            (false, false) => format!("{from} to {to}"),
+        };
+        vec![Cell::from(range), format!("{share:.3}").into()]
+    });
+    Figure { title, note, legend: Vec::new(), svg, table: table(&["rank error", "% of leases"], rows) }
+}
+
+/// Jain's index of each subject, over resources and over workers.
+pub fn fairness(rows: &[Row]) -> Figure {
+    let bars: Vec<(String, f64, usize)> = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(index, row)| {
+            let workers =
+                row.fairness_of_workers.map(|fairness| (format!("{}: workers", row.name), fairness, index));
+            [Some((format!("{}: resources", row.name), row.fairness, index)), workers].into_iter().flatten()
+        })
+        .collect();
+    let title = "Fairness";
+    let height = X_AXIS + 30 + 26 * bars.len() as u32;
+    let svg = draw(height, title, |root| {
+        let many = bars.len() as f64;
+        let mut chart = ChartBuilder::on(root)
+            .margin(8)
+            .margin_right(60)
+            .x_label_area_size(X_AXIS)
+            .y_label_area_size(190)
+            .build_cartesian_2d(0.0..1.0, 0.0..many)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(GRID)
+            .axis_style(INK)
+            .label_style(text(12.0))
+            .axis_desc_style(text(13.0))
+            .x_labels(6)
+            .x_label_formatter(&|value| format!("{value:.1}"))
+            .x_desc("Jain's index, no unit")
+            .draw()?;
+        for (place, (name, value, colour)) in bars.iter().enumerate() {
+            let from = many - place as f64 - 0.85;
+            let bar = Rectangle::new([(0.0, from), (*value, from + 0.7)], series(*colour).filled());
+            chart.draw_series([bar])?;
+            let side = |anchor| text(12.0).pos(Pos::new(anchor, VPos::Center));
+            let middle = from + 0.35;
+            let label = EmptyElement::at((0.0, middle)) + Text::new(name.clone(), (-8, 0), side(HPos::Right));
+            chart.draw_series([label])?;
+            let number = EmptyElement::at((*value, middle))
+                + Text::new(format!("{value:.3}"), (6, 0), side(HPos::Left));
+            chart.draw_series([number])?;
+        }
+        Ok(())
+    });
+    let cells =
+        bars.iter().map(|(name, value, _)| vec![Cell::from(name.clone()), format!("{value:.4}").into()]);
+    Figure {
+        title: title.into(),
+        note: "1: all have the same share for their capacity, within their tier; 1/n: one has everything. Where ranks are fixed the best \
+               are to be preferred, so a low index over resources is their purpose; over workers it never is."
+            .into(),
+        legend: Vec::new(),
+        svg,
+        table: table(&["of", "Jain's index"], cells),
+    }
+}

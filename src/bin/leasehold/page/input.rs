@@ -1,0 +1,186 @@
+//! Results of other commands, read and told apart.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::section::{Rank, Row, Section};
+use crate::{
+    error::{Error, Result},
+    load::result::LoadResult,
+    order::OrderResult,
+};
+
+pub enum Input {
+    Section(Box<Section>),
+    Order(OrderResult),
+}
+
+/// The only version there is, of all of them.
+const SCHEMA: u64 = 1;
+
+pub fn read(path: &Path) -> Result<Input> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|cause| Error::file(&name, "cannot be read", cause))?;
+    parse(&name, &text)
+}
+
+fn parse(name: &str, text: &str) -> Result<Input> {
+    let fail = |error: serde_json::Error| {
+        let (line, column) = (error.line().max(1) as u64, error.column().max(1) as u64);
+        Error::content(name, line, column, error.to_string())
+    };
+    let value: Value = serde_json::from_str(text).map_err(fail)?;
+    let kind = value["kind"].as_str().unwrap_or(if value["trace"].is_object() { "replay" } else { "" });
+    if value["schema"].as_u64() != Some(SCHEMA) || kind.is_empty() {
+        let expected = "expected a result of `load`, `replay` or `order` in JSON, schema 1";
+        return Err(Error::content(name, 1, 1, expected));
+    }
+    // From the text again, so that an error has a place.
+    match kind {
+        "load" => {
+            let result: LoadResult = serde_json::from_str(text).map_err(fail)?;
+            Ok(Input::Section(Box::new(Section::of_load(result))))
+        }
+        "order" => serde_json::from_str(text).map_err(fail).map(Input::Order),
+        "replay" => {
+            let result: Replay = serde_json::from_str(text).map_err(fail)?;
+            Ok(Input::Section(Box::new(of_replay(result))))
+        }
+        other => Err(Error::content(
+            name,
+            1,
+            1,
+            format!("expected a result of `load`, `replay` or `order`, found {other:?}"),
+        )),
+    }
+}
+
+/// What is used of a replay's result.
+#[derive(Deserialize)]
+struct Replay {
+    trace: Trace,
+    settings: Settings,
+    subjects: Vec<Subject>,
+}
+
+#[derive(Deserialize)]
+struct Trace {
+    source: String,
+    format: String,
+    requests: u64,
+}
+
+#[derive(Deserialize)]
+struct Settings {
+    seed: u64,
+    shards: u32,
+    speed: f64,
+    max_retries: u32,
+    max_queue: u32,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    name: String,
+    completed: u64,
+    failed: u64,
+    rejected: u64,
+    duration_ns: u64,
+    waiting_ns: Waiting,
+    rank_error: RankError,
+    disagreements: u64,
+    fairness: Fairness,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    p99_9: u64,
+    max: u64,
+}
+
+#[derive(Deserialize)]
+struct RankError {
+    mean: f64,
+    p99: u64,
+    max: u64,
+}
+
+#[derive(Deserialize)]
+struct Fairness {
+    within_tiers: f64,
+}
+
+fn of_replay(result: Replay) -> Section {
+    let Replay { trace, settings, subjects } = result;
+    let facts = [
+        ("trace", trace.source.clone()),
+        ("format", trace.format),
+        ("requests", trace.requests.to_string()),
+        ("seed", settings.seed.to_string()),
+        ("shards", settings.shards.to_string()),
+        ("speed", settings.speed.to_string()),
+        ("max retries", settings.max_retries.to_string()),
+        ("max queue", settings.max_queue.to_string()),
+    ];
+    let rows = subjects.into_iter().map(|subject| {
+        let Waiting { p50, p90, p99, p99_9, max } = subject.waiting_ns;
+        let has_shards = !["mutex", "naive"].contains(&subject.name.as_str());
+        Row {
+            throughput: Some(subject.completed as f64 * 1e9 / subject.duration_ns.max(1) as f64),
+            waiting: vec![(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9)],
+            latency: Vec::new(),
+            longest_wait: max,
+            refused: subject.rejected,
+            failed: subject.failed,
+            rank: Some(Rank {
+                mean: subject.rank_error.mean,
+                p99: subject.rank_error.p99,
+                max: subject.rank_error.max,
+                histogram: Vec::new(),
+                shards: has_shards.then_some(settings.shards),
+            }),
+            fairness: subject.fairness.within_tiers,
+            fairness_of_workers: None,
+            series: Vec::new(),
+            heat: None,
+            faults: (subject.disagreements > 0)
+                .then(|| format!("{} answers break the rules", subject.disagreements))
+                .into_iter()
+                .collect(),
+            name: subject.name,
+        }
+    });
+    Section {
+        title: format!("replay of {}", trace.source),
+        partial: false,
+        virtual_time: true,
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        settings: None,
+        rows: rows.collect(),
+        unfit: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_what_it_cannot_read() {
+        for (text, part) in [
+            ("", "f:1:1: EOF"),
+            ("{}", "f:1:1: expected a result of `load`, `replay` or `order`"),
+            (r#"{"schema": 2, "kind": "load"}"#, "schema 1"),
+            (r#"{"schema": 1, "kind": "tea"}"#, "found \"tea\""),
+            (r#"{"schema": 1, "kind": "load"}"#, "missing field"),
+        ] {
+            let error = parse("f", text).err().unwrap().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

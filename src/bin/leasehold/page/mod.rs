@@ -1,0 +1,51 @@
+//! `leasehold report`: one HTML file from any set of results, for people and for good.
+//!
+//! Everything is in the file: no script, no font, no picture from elsewhere. It is readable in the dark, on a phone and
+//! printed. Behind each chart is a table with what it shows.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`input`] | results of `load`, `replay` and `order`, read and told apart |
+//! | [`section`] | what is shown of one result, whatever command it is from |
+//! | [`chart`] | drawn with `plotters` as SVG |
+//! | [`html`], [`table`] | the document; tables |
+
+mod chart;
+mod html;
+mod input;
+mod section;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    error::Result,
+    output::{self, Output},
+};
+
+#[derive(Args, Debug)]
+pub struct Report {
+    /// Results of `load`, `replay` or `order`, as JSON.
+    #[arg(value_name = "FILE", required = true)]
+    pub results: Vec<PathBuf>,
+
+    /// Write the page to FILE instead of standard output (`-`): whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// What the page is called.
+    #[arg(long, value_name = "TEXT", default_value = "leasehold: measured")]
+    pub title: String,
+}
+
+pub fn report(options: &Report) -> Result<()> {
+    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    for path in &options.results {
+        output::keep_apart(out, "a result", Some(path))?;
+    }
+    let inputs = options.results.iter().map(|path| input::read(path)).collect::<Result<Vec<_>>>()?;
+    let output = Output::open(out)?;
+    output.write(&html::page(&options.title, &inputs))
+}

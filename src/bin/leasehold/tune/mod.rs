@@ -1,0 +1,128 @@
+//! `leasehold tune`: tries settings on a workload, in virtual time and live, and recommends a builder's.
+//!
+//! 1. [`workload`]: a scenario, or a trace and a fleet, as requests for the simulation and as a scenario for real threads.
+//! 2. [`virtually`]: every strategy with every number of shards, in the simulation of `replay`: what becomes of the requests,
+//!    and in which order resources are lent. The same on every machine.
+//! 3. [`live`]: those that serve the workload best, under real threads: what they cost on this machine. And the better one
+//!    with either fairness.
+//! 4. [`advice`]: which one, why, and as which code.
+
+mod advice;
+mod live;
+mod virtually;
+mod workload;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use self::{advice::Advice, live::Live, virtually::Virtual, workload::Workload};
+use crate::{
+    choice::Choice,
+    error::Result,
+    output::{self, Output},
+};
+
+#[derive(Args, Debug)]
+pub struct Tune {
+    /// The workload: a scenario of `load`, by name or file.
+    #[arg(value_name = "SCENARIO", default_value = "gateway", conflicts_with = "trace")]
+    pub scenario: String,
+
+    /// The workload: a trace as for `replay`, instead of a scenario.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// The fleet of the trace (TOML) [default: the one that `leasehold fleet` prints].
+    #[arg(long, value_name = "FILE", requires = "trace")]
+    pub fleet: Option<PathBuf>,
+
+    /// Trace seconds per simulated second.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "trace")]
+    pub speed: f64,
+
+    /// Requests that are simulated with each setting.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub requests: u32,
+
+    /// Length of a live round.
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    pub milliseconds: u64,
+
+    /// Live rounds of each setting, in turns.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+
+    /// Seed of everything that is drawn.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Form of the result.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write the result to FILE instead of standard output (`-`): whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
+/// A strategy with a number of shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub choice: Choice,
+    pub shards: u32,
+}
+
+impl Setting {
+    /// As `load` calls it.
+    pub fn name(&self) -> String {
+        format!("{}@{}", self.choice, self.shards)
+    }
+}
+
+#[derive(Serialize)]
+struct TuneResult<'a> {
+    schema: u32,
+    kind: &'static str,
+    workload: &'a str,
+    requests: usize,
+    simulated: &'a [Virtual],
+    live: &'a [Live],
+    advice: &'a Advice,
+}
+
+pub fn tune(options: &Tune) -> Result<()> {
+    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    output::keep_apart(out, "--trace", options.trace.as_deref())?;
+    output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
+    let workload = Workload::open(options)?;
+    let output = Output::open(out)?;
+    let simulated = virtually::grid(&workload, options.seed)?;
+    let finalists = advice::finalists(&simulated, workload.requests.len());
+    let live = live::measure(&workload, &finalists, options)?;
+    let (winner, runner_up) = advice::choose(&simulated, &live);
+    let fairness = live::fairness(&workload, &simulated[winner].setting, options)?;
+    let advice = Advice::new(&workload, &simulated, &live, winner, runner_up, fairness);
+    output.write(&match options.format {
+        Format::Table => advice::render(&workload, &simulated, &live, &advice),
+        Format::Json => {
+            let result = TuneResult {
+                schema: 1,
+                kind: "tune",
+                workload: &workload.name,
+                requests: workload.requests.len(),
+                simulated: &simulated,
+                live: &live,
+                advice: &advice,
+            };
+            serde_json::to_string_pretty(&result).expect("plain values always serialise") + "\n"
+        }
+    })
+}

@@ -1,0 +1,66 @@
+//! Every setting in virtual time.
+
+use serde::{Serialize, Serializer};
+
+use super::{Setting, workload::Workload};
+use crate::{choice::Choice, error::Result, simulate::Rules, subjects};
+
+/// What became of the workload with one setting.
+#[derive(Serialize)]
+pub struct Virtual {
+    #[serde(serialize_with = "name")]
+    pub setting: Setting,
+    pub completed: u64,
+    /// Failed after all retries, or rejected.
+    pub lost: u64,
+    pub waiting_p99_ns: u64,
+    pub rank_error: f64,
+}
+
+fn name<S: Serializer>(setting: &Setting, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(&setting.name())
+}
+
+const SHARDS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Strategies that are worth a try: how many shards are compared, and for how long a thread stays.
+const STRATEGIES: [&str; 8] =
+    ["sticky", "sticky:1", "sticky:4", "sticky:2:16", "best-of:2", "best-of:4", "adaptive", "strict"];
+
+/// All of them. A fleet that is smaller than the shards would leave some empty; with one shard all strategies are one.
+pub fn grid(workload: &Workload, seed: u64) -> Result<Vec<Virtual>> {
+    let mut results = Vec::new();
+    for shards in SHARDS.into_iter().filter(|&shards| shards as usize <= workload.fleet.resources.len()) {
+        for name in STRATEGIES.iter().take(if shards == 1 { 1 } else { STRATEGIES.len() }) {
+            let choice: Choice = name.parse().expect("a unit test parses them");
+            results.push(run(workload, Setting { choice, shards }, seed)?);
+        }
+    }
+    Ok(results)
+}
+
+fn run(workload: &Workload, setting: Setting, seed: u64) -> Result<Virtual> {
+    let subject = subjects::build(&setting.choice, &workload.fleet, setting.shards, seed)?;
+    let mut run = subject.start(&workload.fleet, Rules { seed, max_retries: 3, max_queue: 100_000 });
+    workload.requests.iter().for_each(|request| run.arrive(*request));
+    let statistics = run.finish();
+    Ok(Virtual {
+        setting,
+        completed: statistics.completed,
+        lost: statistics.failed + statistics.rejected,
+        waiting_p99_ns: statistics.waiting.quantile(0.99),
+        rank_error: (statistics.rank_error.mean() * 1e4).round() / 1e4,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strategies_have_names() {
+        for name in STRATEGIES {
+            assert_eq!(name.parse::<Choice>().unwrap().to_string(), name);
+        }
+    }
+}

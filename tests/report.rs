@@ -1,0 +1,185 @@
+//! `leasehold report` and `order` from outside: the page is whole, self-contained and well-formed, and each chart shows something.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use roxmltree::{Document, Node, ParsingOptions};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leasehold")).args(arguments).output().unwrap()
+}
+
+fn succeed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A small result of each command that a page can be made of.
+fn results(directory: &TempDir) -> [PathBuf; 3] {
+    let path = |name: &str| directory.path().join(name);
+    let [load, replay, order] = ["load.json", "replay.json", "order.json"].map(path);
+    let write = |path: &Path, arguments: &[&str]| {
+        succeed(&[arguments, &["--format", "json", "--out", path.to_str().unwrap()]].concat());
+    };
+    let load_options = [
+        "load",
+        "replicas",
+        "--duration",
+        "600ms",
+        "--rounds",
+        "2",
+        "--set",
+        "affinity=0",
+        "--set",
+        "wait=100ms",
+    ];
+    write(&load, &load_options);
+    write(&replay, &["replay", "--limit", "2000", "--baseline"]);
+    let order_options =
+        ["order", "--resources", "64,256", "--samples", "2000", "--rounds", "2", "--milliseconds", "5"];
+    write(&order, &order_options);
+    [load, replay, order]
+}
+
+fn is(node: &Node<'_, '_>, name: &str) -> bool {
+    node.tag_name().name() == name
+}
+
+/// Text and everything below.
+fn text(node: Node<'_, '_>) -> String {
+    node.descendants().filter(Node::is_text).filter_map(|node| node.text()).collect()
+}
+
+#[test]
+fn the_page_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let inputs = results(&directory);
+    let page = directory.path().join("page.html");
+    let mut arguments = vec!["report"];
+    arguments.extend(inputs.iter().map(|path| path.to_str().unwrap()));
+    arguments.extend(["--out", page.to_str().unwrap(), "--title", "A <title> & more"]);
+    succeed(&arguments);
+    let html = fs::read_to_string(&page).unwrap();
+
+    // Nothing from elsewhere, nothing that runs.
+    for forbidden in ["<script", "<link", "<img", "@import", "url(", "src=", "javascript:"] {
+        assert!(!html.contains(forbidden), "{forbidden}");
+    }
+    let namespaces = html.matches("http://www.w3.org/2000/svg").count();
+    assert_eq!(html.matches("http").count(), namespaces, "no other address");
+    assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
+    assert!(html.contains("name=\"viewport\""));
+
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(&html, options).unwrap();
+    let root = document.root_element();
+    let all = |name: &'static str| root.descendants().filter(move |node| is(node, name));
+    assert_eq!(text(all("title").next().unwrap()), "A <title> & more");
+    let headings: Vec<String> = all("h2").map(text).collect();
+    assert_eq!(headings, ["replicas", "replay of built-in", "order against throughput"]);
+    let titles: Vec<String> =
+        all("figure").map(|figure| text(figure.descendants().find(|node| is(node, "h3")).unwrap())).collect();
+    for expected in [
+        "Waiting for a lease",
+        "Latency: from the moment that was meant to the end",
+        "Throughput over time",
+        "Waiting queue over time",
+        "Utilisation of each resource, sticky",
+        "Fairness",
+        "Rank error of sticky",
+        "Order against throughput",
+    ] {
+        assert!(titles.iter().any(|title| title == expected), "{expected}: {titles:?}");
+    }
+    for figure in all("figure") {
+        assert_shows_something(figure);
+    }
+    assert!(all("td").any(|cell| cell.attribute("class") == Some("best")));
+    let settings = text(all("pre").next().unwrap());
+    assert!(settings.contains("workers = 64") && settings.contains("duration = \"600ms\""), "{settings}");
+    assert!(text(root).contains("5n/6"));
+}
+
+/// Axes with titles, a drawing inside them, and a table behind.
+fn assert_shows_something(figure: Node<'_, '_>) {
+    let title = text(figure.descendants().find(|node| is(node, "h3")).unwrap());
+    let svg = figure.descendants().find(|node| is(node, "svg")).unwrap();
+    assert!(svg.attribute("aria-label").is_some_and(|label| !label.is_empty()), "{title}");
+    let labels = svg.descendants().filter(|node| is(node, "text")).count();
+    assert!(labels >= 6, "{title}: {labels} texts");
+    // What is drawn in a colour of a series, or a step of the heat map, and not in that of the axes or the grid.
+    let colour = |node: &Node<'_, '_>, name: &str| {
+        node.attribute(name).filter(|colour| !["none", "#222222", "#DDDDDD"].contains(colour)).is_some()
+    };
+    let drawn: Vec<Node<'_, '_>> = svg
+        .descendants()
+        .filter(|node| !is(node, "text") && (colour(node, "fill") || colour(node, "stroke")))
+        .collect();
+    assert!(!drawn.is_empty(), "{title}: nothing is drawn");
+    for line in drawn.iter().filter(|node| is(node, "polyline")) {
+        let points = line.attribute("points").unwrap().split_whitespace().count();
+        assert!(points >= 2, "{title}: a line of {points} points");
+    }
+    let rows = figure.descendants().filter(|node| is(node, "tr")).count();
+    assert!(rows >= 2, "{title}: a table of {rows} rows");
+}
+
+#[test]
+fn names_cannot_break_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let [load, ..] = results(&directory);
+    let evil = "</style><script>alert(1)</script>";
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(&load).unwrap()).unwrap();
+    result["source"] = evil.into();
+    result["subjects"][0]["name"] = evil.into();
+    result["subjects"][1]["unfit"] = evil.into();
+    result["interrupted"] = true.into();
+    fs::write(&load, result.to_string()).unwrap();
+    let html = succeed(&["report", load.to_str().unwrap()]);
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;"));
+    assert!(html.contains("Partial: the run was interrupted"));
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.json");
+    fs::write(&path, "{\"schema\": 1}").unwrap();
+    for (arguments, part) in [
+        (vec!["report", path.to_str().unwrap()], "expected a result of `load`, `replay` or `order`"),
+        (vec!["report", "/no/such/file"], "cannot be read"),
+        (vec!["report", path.to_str().unwrap(), "--out", path.to_str().unwrap()], "expected another file"),
+    ] {
+        let output = run(&arguments);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(part) && stderr.lines().count() == 1, "{stderr}");
+    }
+}
+
+/// The exact order has no rank error; one random queue has more than the better of two.
+#[test]
+fn orders_are_what_they_should_be() {
+    let arguments =
+        ["order", "--resources", "512", "--samples", "5000", "--rounds", "2", "--milliseconds", "5"];
+    let result: Value =
+        serde_json::from_str(&succeed(&[&arguments[..], &["--format", "json"]].concat())).unwrap();
+    assert_eq!((&result["schema"], &result["kind"]), (&1.into(), &"order".into()));
+    let error = |name: &str| {
+        let cells = result["cells"].as_array().unwrap();
+        cells.iter().find(|cell| cell["strategy"] == name).unwrap()["rank_error_mean"].as_f64().unwrap()
+    };
+    assert_eq!(error("strict"), 0.0);
+    assert!(error("best-of:4") < error("best-of:2") && error("best-of:2") < error("best-of:1"));
+    let law = result["cells"][0]["law"].as_f64().unwrap();
+    assert!(error("best-of:2") < 2.0 * law, "{} {law}", error("best-of:2"));
+    let table = succeed(&[&arguments[..], &["--format", "markdown"]].concat());
+    assert!(table.starts_with("| resources | strategy |") && table.lines().count() == 7, "{table}");
+}
