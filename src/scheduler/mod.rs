@@ -35,6 +35,7 @@ mod lease;
 mod lend;
 mod query;
 mod returning;
+mod snapshot;
 mod stats;
 #[cfg(feature = "telemetry")]
 mod telemetry;
@@ -56,8 +57,9 @@ pub use error::{
 pub use explain::{Candidate, Explanation, Why};
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
-pub use query::{Peek, ResourceState};
+pub use query::Peek;
 use returning::Ending;
+pub use snapshot::{ResourceState, Snapshot};
 pub use stats::Stats;
 #[cfg(feature = "telemetry")]
 pub use telemetry::{Distribution, Telemetry};
