@@ -212,7 +212,7 @@ fn seconds(nanos: u64) -> f64 {
 fn measured(telemetry: &Telemetry) -> Vec<Series> {
     let times =
         |bounds: &[f64], distribution: &crate::scheduler::Distribution, scale: f64| Value::Distribution {
-            sum: distribution.sum() * scale,
+            sum: distribution.sum() as f64 * scale,
             buckets: distribution
                 .counts(bounds.iter().map(|bound| bound / scale))
                 .into_iter()
