@@ -80,7 +80,7 @@
 //! |---|---|
 //! | `cli` | the command-line tool, with its dependencies |
 //! | `peers` | `cli`, and other people's maps for `leasehold compare` |
-//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
+//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Snapshot`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
 //! | `tokio` | `TokioTimer`: a tokio runtime as the scheduler's timer, and its time as clock |
 //! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
 //! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
@@ -180,8 +180,8 @@ pub use scheduler::{
     Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
     BuildError, Builder, Candidate, Drain, DrainReport, Explanation, Fairness, InsertError, KeyError, Lease,
     LeaseInfo, Matching, NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError,
-    Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Stats, Timer,
-    Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
+    Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Snapshot,
+    Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
 };
 #[cfg(feature = "telemetry")]
 pub use scheduler::{Distribution, Telemetry};

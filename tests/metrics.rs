@@ -117,3 +117,32 @@ fn the_recorder_hears_what_is_counted() {
     let again = published(&[("one", &one)]);
     assert_eq!(again["leasehold_transitions_total{scheduler=one,kind=released}"], 2.0);
 }
+
+#[test]
+fn a_sum_is_in_the_unit_of_its_name() {
+    let clock = Arc::new(leasehold::ManualClock::new());
+    clock.advance(std::time::Duration::from_secs(1));
+    let fleet = Fleet::builder().shards(1).clock(clock.clone()).measure(0).build().expect("in range");
+    fleet.insert(Entry::new(1, 0, ())).expect("new");
+    let lease = fleet.acquire().expect("free");
+    clock.advance(std::time::Duration::from_millis(2_500));
+    drop(lease);
+    assert_eq!(published(&[("one", &fleet)])["leasehold_hold_seconds_sum{scheduler=one}"], 2.5);
+}
+
+#[test]
+fn only_who_asks_for_the_best_has_an_error_in_rank() {
+    let fleet = Fleet::builder().shards(2).measure(1).build().expect("in range");
+    for key in 0..8 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    let sampled = || fleet.telemetry().expect("asked for").rank_errors.count();
+    drop(fleet.acquire_key(&7).expect("free"));
+    drop(fleet.acquire_by_affinity("id").expect("free"));
+    drop(fleet.acquire_where(|entry| entry.key > 5).expect("free"));
+    assert_eq!(sampled(), 0, "what they were lent is what they asked for");
+    drop(fleet.acquire().expect("free"));
+    drop(fleet.acquire_owned().expect("free"));
+    assert_eq!(sampled(), 2);
+    assert_eq!(fleet.telemetry().expect("asked for").holds.count(), 5, "every lease is measured");
+}

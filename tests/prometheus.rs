@@ -112,3 +112,124 @@ fn exported_counts_are_the_schedulers_own() {
         "the observer was told of what was emitted"
     );
 }
+
+/// One line of the text format, taken apart as a scraper does: name, labels, value.
+fn parse(line: &str) -> Option<(String, Vec<(String, String)>, f64)> {
+    let name: String = line.chars().take_while(|c| c.is_ascii_alphanumeric() || "_:".contains(*c)).collect();
+    let mut rest = &line[name.len()..];
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        while !rest.starts_with('}') {
+            let (label, after) = rest.trim_start_matches(',').split_once("=\"")?;
+            let mut value = String::new();
+            let mut chars = after.char_indices();
+            let end = loop {
+                match chars.next()? {
+                    (at, '"') => break at,
+                    (_, '\\') => value.push(match chars.next()?.1 {
+                        'n' => '\n',
+                        c @ ('"' | '\\') => c,
+                        _ => return None,
+                    }),
+                    (_, c) => value.push(c),
+                }
+            };
+            labels.push((label.to_owned(), value));
+            rest = &after[end + 1..];
+        }
+        rest = &rest[1..];
+    }
+    Some((name, labels, rest.strip_prefix(' ')?.parse().ok()?))
+}
+
+#[test]
+fn a_name_may_have_any_characters() {
+    let name = "a \"quoted\" one\\with\na line # {and more} 1";
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    let fleet = Arc::new(Fleet::builder().shards(1).measure(1).build().expect("in range"));
+    collector.watch("before", &fleet);
+    collector.watch(name, &fleet);
+    let text = text(&registry).expect("text");
+    let mut of_it = 0;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (_, labels, _) = parse(line).unwrap_or_else(|| panic!("no scraper reads {line:?}"));
+        of_it += usize::from(labels.iter().any(|(label, value)| label == "scheduler" && value == name));
+    }
+    assert!(of_it > 20, "its samples have its name: {of_it}");
+}
+
+#[test]
+fn types_that_the_text_format_lacks_become_ones_that_it_has() {
+    use prometheus_client::metrics::{
+        counter::ConstCounter, exemplar::CounterWithExemplar, gauge::ConstGauge, info::Info,
+    };
+    let mut registry = Registry::default();
+    registry.register("build", "What is running", Info::new([("version", "1.0 # {x} 1")]));
+    registry.register("level", "A level", ConstGauge::new(3i64));
+    registry.register("steps", "A counter", ConstCounter::new(4u64));
+    let traced = CounterWithExemplar::<Vec<(String, String)>>::default();
+    traced.inc_by(2, Some(vec![("trace".to_owned(), "7".to_owned())]), None);
+    registry.register("traced", "With an exemplar", traced);
+    let text = text(&registry).expect("text");
+    for expected in [
+        "# TYPE build_info gauge",
+        "# HELP build_info What is running.",
+        "build_info{version=\"1.0 # {x} 1\"} 1",
+        "# TYPE level gauge",
+        "# TYPE steps_total counter",
+        "steps_total 4",
+        "traced_total 2",
+    ] {
+        assert!(text.lines().any(|line| line == expected), "{expected} in\n{text}");
+    }
+    let kinds = ["counter", "gauge", "histogram", "summary", "untyped"];
+    for line in text.lines() {
+        match line.strip_prefix("# ") {
+            Some(described) if described.starts_with("TYPE ") => {
+                assert!(kinds.contains(&described.rsplit(' ').next().expect("a word")), "{line}");
+            }
+            Some(described) => assert!(described.starts_with("HELP "), "{line}"),
+            None => assert!(parse(line).is_some(), "{line}"),
+        }
+    }
+}
+
+/// The table of the documentation is the proof that nothing of the Go collector is missing here.
+#[test]
+fn every_series_of_the_go_collector_has_one_here() {
+    let gauges = ["heap_count", "resources_total", "resources_active", "resources_inactive"];
+    let gauges = gauges.iter().chain(&["heaps_empty", "heaps_non_empty"]).map(|name| format!("crs_{name}"));
+    let counters = ["add", "acquire", "release", "exclude", "include", "remove", "update"];
+    let theirs: Vec<_> = gauges.chain(counters.map(|name| format!("crs_events_{name}_total"))).collect();
+    assert_eq!(theirs.len(), 13);
+    let table = include_str!("../docs/observability/README.md");
+    let rows: BTreeMap<&str, &str> = table
+        .lines()
+        .filter_map(|line| {
+            let (theirs, ours) = line.strip_prefix("| `crs_")?.split_once("` | `")?;
+            Some((theirs, ours.split_once('`')?.0))
+        })
+        .collect();
+    assert_eq!(rows.len(), 13, "{rows:?}");
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    let fleet = Arc::new(Fleet::builder().shards(2).build().expect("in range"));
+    collector.watch("fleet", &fleet);
+    let text = text(&registry).expect("text");
+    let written: Vec<_> =
+        text.lines().filter(|line| !line.starts_with('#')).map(|line| parse(line).expect("read")).collect();
+    for name in theirs {
+        let ours = rows.get(&name["crs_".len()..]).unwrap_or_else(|| panic!("{name} has no row"));
+        let (family, label) =
+            ours.split_once('{').map_or((*ours, None), |(family, label)| (family, Some(label)));
+        let is_it = |(name, labels, _): &(String, Vec<(String, String)>, f64)| {
+            name == family
+                && label.is_none_or(|wanted| {
+                    labels.iter().any(|(label, value)| format!("{label}=\"{value}\"}}") == wanted)
+                })
+        };
+        assert!(written.iter().any(is_it), "{name}: no {ours}");
+    }
+}

@@ -562,6 +562,71 @@ fn c17_no_update_is_lost() {
     assert_eq!(fleet.get(&0).expect("known").value, u64::from(4 * ROUNDS));
 }
 
+/// The priority is a number that the application writes whenever it likes, also while the resource is queued and compared.
+#[test]
+fn c17_priorities_that_change_under_the_queue_break_no_order() {
+    struct Loaded(u32, Arc<AtomicU32>);
+    impl Resource for Loaded {
+        type Key = u32;
+        type Priority = u32;
+        fn key(&self) -> u32 {
+            self.0
+        }
+        fn priority(&self, _: u32) -> u32 {
+            self.1.load(SeqCst)
+        }
+    }
+    let fleet = Scheduler::<Loaded>::builder().shards(1).build().expect("in range");
+    let loads: Vec<_> = (0..32).map(|load| Arc::new(AtomicU32::new(load))).collect();
+    for (key, load) in (0..).zip(&loads) {
+        assert!(fleet.insert(Loaded(key, Arc::clone(load))).is_ok());
+    }
+    let check = || {
+        #[cfg(feature = "internals")]
+        fleet.check_invariants();
+    };
+    // Turned upside down behind the scheduler's back: it goes by what it was told, until it is told anew.
+    loads.iter().for_each(|load| load.store(100 - load.load(SeqCst), SeqCst));
+    check();
+    let leases: Vec<_> = (0..32).map(|_| fleet.acquire().expect("one is free")).collect();
+    assert!(leases.iter().map(|lease| *lease.key()).eq(0..32), "the order of the ranks at insertion");
+    drop(leases);
+    check();
+    assert_eq!(*fleet.acquire().expect("free").key(), 0, "a return of the only unit asks for no priority");
+    assert!(fleet.update_with(&31, |old| Loaded(old.0, Arc::clone(&old.1))).is_ok());
+    check();
+    // And while others lend.
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = 1u32;
+            while !done.load(SeqCst) {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                loads[random as usize >> 16 & 31].store(random & 0xff, SeqCst);
+            }
+        });
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for i in 0..ROUNDS {
+                        let lease = fleet.acquire().expect("more than there are threads");
+                        let key = (*lease.key() + i) % 32;
+                        drop(lease);
+                        let _ = fleet.update_with(&key, |old| Loaded(old.0, Arc::clone(&old.1)));
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+        done.store(true, SeqCst);
+    });
+    check();
+    let leases: Vec<_> = std::iter::from_fn(|| fleet.acquire().ok()).collect();
+    let mut keys: Vec<_> = leases.iter().map(|lease| *lease.key()).collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..32), "nobody is lost, nobody is there twice");
+}
+
 #[test]
 fn c18_counts_are_exact_under_load() {
     let fleet = filled(2, 8);
@@ -619,34 +684,72 @@ fn c22_stats_are_of_one_moment_or_say_so() {
                 consistent += 1;
                 assert_eq!(stats.members, 12);
                 assert!(stats.in_flight <= 2);
+                // Words that are written at different places of one change: a reading with a change in its midst has only one of them.
+                assert_eq!(stats.excluded - stats.included, stats.reasons.excluded, "{stats:?}");
+                assert_eq!(stats.eligible, stats.shards.iter().map(|&one| u64::from(one)).sum::<u64>());
+                assert!(stats.reasons.at_capacity <= stats.in_flight, "{stats:?}");
+                assert_eq!(stats.available, stats.eligible, "one free unit each: {stats:?}");
             }
         }
         assert!(consistent > 0, "never consistent");
     });
 }
 
+/// What the documentation of `close` says of each call: it is refused, it returns what is out, or it only looks.
 #[test]
 fn c24_after_close_it_is_as_documented() {
     let fleet = filled(1, 3);
+    let tokens: Vec<_> = (0..2).map(|_| fleet.acquire().expect("free").into_token()).collect();
     assert!(fleet.close());
     assert!(!fleet.close() && fleet.is_closed());
-    assert_eq!(fleet.insert(Entry::new(9, 0, 0)).unwrap_err().error, InsertError::Closed);
-    assert_eq!(fleet.insert_batch(vec![]).unwrap_err().error, InsertError::Closed);
-    assert!(fleet.update(Entry::new(0, 0, 0)).is_err() && fleet.update_with(&0, |old| *old).is_err());
-    assert_eq!(fleet.remove(&0), Err(KeyError::Closed));
-    assert_eq!(fleet.exclude(&0), Err(KeyError::Closed));
-    assert_eq!(fleet.cool(&0, Duration::ZERO), Err(KeyError::Closed));
-    assert_eq!(fleet.evict_worst(), None);
-    assert!(matches!(fleet.acquire_key(&0), Err(AcquireKeyError::Closed)));
-    assert!(matches!(fleet.acquire_many(0), Err(AcquireError::Closed)));
-    assert!(matches!(fleet.acquire_by_affinity(&0), Err(AcquireError::Closed)));
-    assert!(matches!(fleet.acquire_where(|_| true), Err(AcquireError::Closed)));
-    // Looking still answers.
-    assert_eq!(
-        (fleet.len(), fleet.stats().members, fleet.snapshot().len(), fleet.iter_keys().count()),
-        (3, 3, 3, 3)
-    );
-    assert!(fleet.get(&0).is_some() && fleet.peek().is_some() && fleet.peek_worst().is_some());
+    let closed = |answer: Result<bool, KeyError<u32>>| answer == Err(KeyError::Closed);
+    let hour = Duration::from_secs(3_600);
+    let refused = [
+        ("insert", fleet.insert(Entry::new(9, 0, 0)).is_err_and(|no| no.error == InsertError::Closed)),
+        ("insert_batch", fleet.insert_batch(vec![]).is_err_and(|no| no.error == InsertError::Closed)),
+        ("update", fleet.update(Entry::new(0, 0, 0)).is_err()),
+        ("update_with", fleet.update_with(&0, |old| *old).is_err()),
+        ("remove", fleet.remove(&0) == Err(KeyError::Closed)),
+        ("evict_worst", fleet.evict_worst().is_none()),
+        ("exclude", closed(fleet.exclude(&0))),
+        ("include", closed(fleet.include(&0))),
+        ("cool", closed(fleet.cool(&0, hour))),
+        ("warm", closed(fleet.warm(&0))),
+        ("eject", closed(fleet.eject(&0))),
+        ("readmit", closed(fleet.readmit(&0))),
+        ("drain", closed(fleet.drain(&0))),
+        ("undrain", closed(fleet.undrain(&0))),
+        ("acquire", matches!(fleet.acquire(), Err(AcquireError::Closed))),
+        ("acquire_key", matches!(fleet.acquire_key(&0), Err(AcquireKeyError::Closed))),
+        ("acquire_many", matches!(fleet.acquire_many(0), Err(AcquireError::Closed))),
+        ("acquire_by_affinity", matches!(fleet.acquire_by_affinity(&0), Err(AcquireError::Closed))),
+        ("acquire_where", matches!(fleet.acquire_where(|_| true), Err(AcquireError::Closed))),
+        ("acquire_excluding", matches!(fleet.acquire_excluding(&[]), Err(AcquireError::Closed))),
+        ("acquire_explained", matches!(fleet.acquire_explained().0, Err(AcquireError::Closed))),
+        ("request().wait", fleet.request().timeout(hour).wait().is_err()),
+        ("observe", fleet.observe(|_: &leasehold::Event<u32>| ()).is_err()),
+    ];
+    let looking = [
+        ("len", fleet.len() == 3 && !fleet.is_empty()),
+        ("stats", fleet.stats().members == 3 && fleet.stats().closed),
+        ("stats_by_shard", fleet.stats_by_shard()[0].members == 3),
+        ("snapshot", fleet.snapshot().len() == 3),
+        ("iter_keys", fleet.iter_keys().count() == 3),
+        ("contains", fleet.contains(&0) && !fleet.contains(&9)),
+        ("get", fleet.get(&0).is_some()),
+        ("peek", fleet.peek().is_some()),
+        ("peek_worst", fleet.peek_worst().is_some()),
+        ("peek_by_affinity", fleet.peek_by_affinity(&0).is_some()),
+        ("take_events", fleet.take_events(9).is_empty()),
+    ];
+    let returning = [
+        ("release", fleet.release(tokens[0]).is_ok() && fleet.release(tokens[0]).is_err()),
+        ("finish", fleet.finish(tokens[1], Outcome::Failed).is_ok()),
+        ("and both count", fleet.stats().in_flight == 0 && fleet.stats().failed == 1),
+    ];
+    for (call, is_so) in refused.into_iter().chain(looking).chain(returning) {
+        assert!(is_so, "{call} does not do what it is documented to do after `close`");
+    }
 }
 
 #[test]

@@ -1,17 +1,18 @@
 //! The threads that call observers: one for each, none without.
 //!
 //! ```text
-//! dispatcher                                     closer
-//!   T1  read the phase                             C1  the Closed event
-//!   T2  pump                                       C2  phase := flush or discard; wake sleepers
-//!   T3  read batches, call the observer;           C3  join, unless it is a dispatcher itself
-//!       before each call: discard? then end
-//!   T4  T1 was flush: end
-//!   T5  sleep; T1
+//! each dispatcher, in a loop
+//!   D1  read the phase; discard: end
+//!   D2  pump: T1 of `flush`, if the phase is flush
+//!   D3  read batches, call the observer; before each call: discard? then end
+//!   D4  the phase is open: sleep
+//!       the phase is flush: end if T2 says so, or after T3; otherwise a short sleep, and D1
+//! closer, after C3 of `flush` or without it
+//!   C4  phase := flush or discard; wake sleepers; join, unless it is a dispatcher itself
 //! ```
 //!
-//! What was complete before C2 is delivered by a flush: the T2 after a T1 that reads it waits for its turn and takes everything out. C3
-//! makes it certain that nobody is called after the closing.
+//! What is below the mark of C3 is told. The join makes it certain that nobody is called after the closing. Only the first closer says
+//! flush: a second one, which may come before C3, waits for it.
 //!
 //! Nobody wakes a dispatcher when there is an event: that would be a system call in the midst of somebody's return. It looks every
 //! [`PACE`] while there is something, and less often the longer there is nothing, at least every [`IDLE`]. So what is full stays full
@@ -31,6 +32,8 @@ use crate::{node::quietly, resource::Resource};
 
 /// How often a dispatcher looks while there are events.
 const PACE: Duration = Duration::from_micros(500);
+/// How many times a flush looks again, [`PACE`] apart, after events that do not come: about a second.
+const PATIENCE: u32 = 2_000;
 /// How seldom it looks at least.
 const IDLE: Duration = Duration::from_millis(16);
 
@@ -63,10 +66,10 @@ impl Shared {
         *self.phase() == Some(Closing::Discard)
     }
 
-    /// T5. Ends early if somebody closes.
-    fn sleep(&self, pause: Duration) {
+    /// D4. Ends early if the phase is not, or does not stay, what it was.
+    fn sleep(&self, was: Option<Closing>, pause: Duration) {
         let phase = self.phase();
-        if phase.is_none() {
+        if *phase == was {
             drop(self.closed.wait_timeout(phase, pause));
         }
     }
@@ -74,26 +77,58 @@ impl Shared {
     fn run<R: Resource>(&self, hub: &Hub<R>, mut reader: Reader<R>, mut observer: Box<dyn Observer<R::Key>>) {
         SERVES.set(self);
         let mut pause = PACE;
+        let mut patience = PATIENCE;
         loop {
             let phase = *self.phase();
             if phase == Some(Closing::Discard) {
                 break;
             }
-            // After C2 everything must come out; before, another one's turn is as good.
+            // In a flush everything must come out; before, another one's turn is as good.
             hub.pump(phase.is_some());
             let mut had_some = false;
             while self.deliver(hub, &mut reader, &mut *observer) {
                 had_some = true;
             }
             if phase.is_some() {
-                break;
+                if reader.is_through() {
+                    break;
+                }
+                if patience == 0 {
+                    reader.give_up(|news| self.tell(hub, &mut *observer, news));
+                    break;
+                }
+                if !had_some {
+                    patience -= 1;
+                    self.sleep(phase, PACE);
+                }
+                continue;
             }
             pause = if had_some { PACE } else { (2 * pause).min(IDLE) };
-            self.sleep(pause);
+            self.sleep(phase, pause);
         }
         // User code, both.
         let _ = quietly(|| drop(observer));
         let _ = quietly(|| drop(reader));
+    }
+
+    /// D3, one call. Answers whether to go on.
+    fn tell<R: Resource>(
+        &self,
+        hub: &Hub<R>,
+        observer: &mut dyn Observer<R::Key>,
+        news: News<'_, R::Key>,
+    ) -> bool {
+        if self.discards() {
+            return false;
+        }
+        let told = quietly(|| match news {
+            News::Event(event) => observer.on_event(event),
+            News::Dropped(dropped) => observer.on_drop(dropped),
+        });
+        if told.is_none() {
+            hub.saw_panic();
+        }
+        true
     }
 
     /// One batch. Answers whether there may be more.
@@ -103,21 +138,7 @@ impl Shared {
         reader: &mut Reader<R>,
         observer: &mut dyn Observer<R::Key>,
     ) -> bool {
-        let read = quietly(|| {
-            reader.read(|news| {
-                if self.discards() {
-                    return false;
-                }
-                let told = quietly(|| match news {
-                    News::Event(event) => observer.on_event(event),
-                    News::Dropped(dropped) => observer.on_drop(dropped),
-                });
-                if told.is_none() {
-                    hub.saw_panic();
-                }
-                true
-            })
-        });
+        let read = quietly(|| reader.read(|news| self.tell(hub, observer, news)));
         // `None`: the `Drop` of a key has panicked.
         read.unwrap_or(true) && !self.discards()
     }
@@ -150,12 +171,12 @@ impl Dispatchers {
         Ok(())
     }
 
-    /// C2 and C3. A second call waits as well, unless it is made by an observer.
-    pub fn stop(&self, closing: Closing) {
+    /// C4. A second call waits as well, unless it is made by an observer. `is_first`: nobody has closed before; if it flushes, C3 is done.
+    pub fn stop(&self, closing: Closing, is_first: bool) {
         {
             let mut phase = self.shared.phase();
-            // A flush may be cut short, a discard is final.
-            if *phase != Some(Closing::Discard) {
+            // A flush may be cut short, a discard is final; and one who comes later does not know whether C3 is done.
+            if *phase != Some(Closing::Discard) && (is_first || closing == Closing::Discard) {
                 *phase = Some(closing);
             }
         }
@@ -175,6 +196,6 @@ impl Dispatchers {
 
 impl Drop for Dispatchers {
     fn drop(&mut self) {
-        self.stop(Closing::Discard);
+        self.stop(Closing::Discard, true);
     }
 }

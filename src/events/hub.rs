@@ -17,11 +17,13 @@
 //!
 //! A drop that no later event shows is told by W4 of `ring`, which travels with the batch.
 //!
+//! A closing that flushes tells every reader of everything below a mark; its steps are those of `flush`.
+//!
 //! No user code runs in a pump: keys are moved, not cloned.
 
 use std::{collections::VecDeque, sync::PoisonError};
 
-use super::{Dropped, Event, EventKind, Range, Ring};
+use super::{Dropped, Event, EventKind, Range, Ring, flush::Flush};
 use crate::{
     node::{Node, quietly},
     resource::Resource,
@@ -36,15 +38,42 @@ struct Batch<K> {
     complete: Vec<(u32, u64)>,
 }
 
+impl<K> Batch<K> {
+    /// What it counts in an inbox. Never 0: a batch without events takes memory too, and nothing else would bound their number.
+    fn weight(&self) -> usize {
+        self.events.len().max(1)
+    }
+}
+
 /// What one reader has not read yet.
 struct Inbox<K> {
     batches: VecDeque<Arc<Batch<K>>>,
-    /// Events in them.
+    /// Their weights.
     len: usize,
     /// It has missed a batch since the last one that it got.
     is_behind: bool,
     /// Its reader is gone.
     is_closed: bool,
+}
+
+impl<K> Inbox<K> {
+    fn push(&mut self, batch: Arc<Batch<K>>) {
+        self.len += batch.weight();
+        self.batches.push_back(batch);
+    }
+
+    fn pop(&mut self) -> Option<Arc<Batch<K>>> {
+        let batch = self.batches.pop_front()?;
+        self.len -= batch.weight();
+        Some(batch)
+    }
+}
+
+/// What belongs to whoever pumps.
+pub(super) struct Turn {
+    /// By ring, the sequence number up to which readers have been told.
+    pub(super) told: Vec<u64>,
+    pub(super) flush: Flush,
 }
 
 /// All rings of a scheduler, and all who read them.
@@ -53,8 +82,7 @@ pub struct Hub<R: Resource> {
     rings: Box<[Arc<Ring<R>>]>,
     /// Orders the producers of the last ring, as a shard's lock orders those of its ring.
     fleet: SpinLock<()>,
-    /// By ring, the sequence number up to which readers have been told.
-    turn: Mutex<Vec<u64>>,
+    turn: Mutex<Turn>,
     inboxes: Mutex<Vec<Inbox<R::Key>>>,
     /// Events an inbox holds, at which it takes no further batch.
     backlog: usize,
@@ -75,7 +103,7 @@ impl<R: Resource> Hub<R> {
         Hub {
             rings: (0..=shards as u32).map(|shard| Arc::new(Ring::new(capacity, shard))).collect(),
             fleet: SpinLock::new(()),
-            turn: Mutex::new(vec![0; shards + 1]),
+            turn: Mutex::new(Turn { told: vec![0; shards + 1], flush: Flush::No }),
             inboxes: Mutex::new(Vec::new()),
             backlog: capacity.next_power_of_two().saturating_mul(ROUNDS),
             missed: count::AtomicU64::new(0),
@@ -131,6 +159,11 @@ impl<R: Resource> Hub<R> {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(super) fn turn(&self) -> MutexGuard<'_, Turn> {
+        // A pump that panics has at worst not told what it took out, which the next one's numbers show.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn inboxes(&self) -> MutexGuard<'_, Vec<Inbox<R::Key>>> {
         // Nothing that can panic in the middle of a change runs under it.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -143,13 +176,12 @@ impl<R: Resource> Hub<R> {
 
     /// U1 and U2, if it is nobody else's turn; waits for its turn if `wait`.
     pub fn pump(&self, wait: bool) {
-        let turn = if wait {
-            Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
-        } else {
-            self.turn.try_lock().ok()
-        };
-        let Some(mut told) = turn else { return };
+        let turn = if wait { Some(self.turn()) } else { self.turn.try_lock().ok() };
+        let Some(mut turn) = turn else { return };
+        let Turn { told, flush } = &mut *turn;
         let mut batch = Batch { events: Vec::new(), complete: Vec::new() };
+        // Before the rings are read: what is below the mark finds room, however much the inboxes hold.
+        let must_fit = flush.wants_more(told);
         for (ring, told) in self.rings.iter().zip(told.iter_mut()) {
             // A bound, so that a producer that is as fast as we are does not keep us here.
             let complete = ring.take(&mut batch.events, self.backlog);
@@ -162,30 +194,29 @@ impl<R: Resource> Hub<R> {
             }
         }
         let batch = Arc::new(batch);
-        self.distribute(&batch, &told);
-        drop(told);
+        self.distribute(&batch, told, must_fit);
+        drop(turn);
         // The last reference may be ours, and keys are user code.
         let _ = quietly(|| drop(batch));
     }
 
     /// U2.
-    fn distribute(&self, batch: &Arc<Batch<R::Key>>, told: &[u64]) {
+    fn distribute(&self, batch: &Arc<Batch<R::Key>>, told: &[u64], must_fit: bool) {
         let is_empty = batch.events.is_empty() && batch.complete.is_empty();
         for inbox in self.inboxes().iter_mut().filter(|inbox| !inbox.is_closed) {
-            if inbox.len >= self.backlog {
+            if inbox.len >= self.backlog && !must_fit {
                 // Relaxed: a count.
                 self.missed.fetch_add(batch.events.len() as u64, Ordering::Relaxed);
                 inbox.is_behind |= !is_empty;
                 continue;
             }
             if !is_empty {
-                inbox.len += batch.events.len();
-                inbox.batches.push_back(Arc::clone(batch));
+                inbox.push(Arc::clone(batch));
             }
             if std::mem::take(&mut inbox.is_behind) {
                 // What it has missed may be followed by nothing.
                 let complete = (0..).zip(told.iter().copied()).collect();
-                inbox.batches.push_back(Arc::new(Batch { events: Vec::new(), complete }));
+                inbox.push(Arc::new(Batch { events: Vec::new(), complete }));
             }
         }
     }
@@ -225,9 +256,7 @@ impl<R: Resource> Reader<R> {
     pub fn read(&mut self, mut tell: impl FnMut(News<'_, R::Key>) -> bool) -> bool {
         let batch = {
             let mut inboxes = self.hub.inboxes();
-            let inbox = &mut inboxes[self.index];
-            let Some(batch) = inbox.batches.pop_front() else { return false };
-            inbox.len -= batch.events.len();
+            let Some(batch) = inboxes[self.index].pop() else { return false };
             batch
         };
         for event in &batch.events {
@@ -251,8 +280,23 @@ impl<R: Resource> Reader<R> {
         true
     }
 
+    pub(super) fn hub(&self) -> &Hub<R> {
+        &self.hub
+    }
+
+    /// Its inbox is empty, and nothing was kept out of it that it was not told of.
+    pub(super) fn has_nothing_left(&self) -> bool {
+        let inbox = &self.hub.inboxes()[self.index];
+        inbox.batches.is_empty() && !inbox.is_behind
+    }
+
+    /// If nothing is expected of this shard yet, this is.
+    pub(super) fn expect_from(&mut self, shard: u32, sequence: u64) {
+        self.expected[shard as usize].get_or_insert(sequence);
+    }
+
     /// The next one is this one: what was expected before it was dropped.
-    fn advance(&mut self, shard: u32, sequence: u64) -> Option<Dropped> {
+    pub(super) fn advance(&mut self, shard: u32, sequence: u64) -> Option<Dropped> {
         let expected = &mut self.expected[shard as usize];
         let first = expected.unwrap_or(sequence);
         *expected = Some(sequence.max(first));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ring` | a bounded ring for each shard, and one for what belongs to no resource |
 //! | `hub` | what comes out of the rings goes to whoever observes, each with an inbox of its own |
+//! | `flush` | a closing that tells everybody of everything |
 //! | `observer` | what an observer is told |
 //! | `dispatch` | the threads that call observers |
 //!
@@ -15,6 +16,7 @@
 
 #[cfg(not(any(loom, shuttle)))]
 mod dispatch;
+mod flush;
 mod hub;
 mod observer;
 mod ring;
@@ -63,9 +65,11 @@ pub enum EventKind {
     Overdue,
     /// Somebody began to wait: for the resource with this key, or for no particular one.
     WaitStarted,
-    /// A wait ended, however.
+    /// A wait ended, however. One that the closing ends may be told of after [`Closed`](EventKind::Closed), or to no observer at all:
+    /// it is recorded by the thread that waited, when that runs again. It can then be taken out with
+    /// [`take_events`](crate::Scheduler::take_events).
     WaitEnded,
-    /// The scheduler was closed.
+    /// The scheduler was closed. Not the last event: returns still come, and ends of waits.
     Closed,
 }
 

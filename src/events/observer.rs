@@ -15,6 +15,9 @@ use super::Event;
 /// scheduler, in any way. It should not own it: hold a [`Weak`](std::sync::Weak), or the scheduler lives until it is closed. A panic
 /// is caught and counted ([`Stats::observer_panics`](crate::Stats::observer_panics)); the observer is then told of the next event.
 ///
+/// It may close its own scheduler, whose threads then do not wait for each other. Closing another one waits for that one's observers: two
+/// schedulers whose observers close each other wait for ever. Let one of them be closed by another thread, or with a channel to one.
+///
 /// A closure that takes an event is an observer.
 ///
 /// ```
@@ -38,6 +41,25 @@ use super::Event;
 /// let lines: Vec<_> = lines.iter().collect();
 /// assert_eq!(lines, ["inserted Some(1)", "closed None"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An observer belongs to its scheduler from [`Builder::observer`](crate::Builder::observer) on; nobody can exchange it, or keep a hand on
+/// it:
+///
+/// ```compile_fail,E0505
+/// use leasehold::{Entry, Event, Observer, Scheduler};
+///
+/// struct Counter(u64);
+/// impl Observer<u8> for Counter {
+///     fn on_event(&mut self, _: &Event<u8>) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// let mut mine = Counter(0);
+/// let kept = &mut mine;
+/// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().observer(mine).build().unwrap();
+/// kept.0 = 7;
 /// ```
 pub trait Observer<K>: Send {
     /// Something has happened.
@@ -71,10 +93,12 @@ pub struct Dropped {
 /// What happens to events that have not been delivered when the scheduler is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Closing {
-    /// Observers are told of everything that has happened before, however long they take.
+    /// Observers are told of everything that has happened before, and of what was dropped of it, however long they take. An event that a
+    /// thread is still recording, because its key's `Clone` has not come back, is waited for, for about a second; then it and what is
+    /// behind it in its shard is told as dropped, and stays for [`take_events`](crate::Scheduler::take_events).
     #[default]
     Flush,
-    /// Each finishes the event it is at, and is told of nothing more.
+    /// Each finishes the event it is at, and is told of nothing more. What dropping a scheduler does that was not closed.
     Discard,
 }
 

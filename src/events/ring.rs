@@ -191,6 +191,10 @@ impl<R: Resource> Ring<R> {
                     guard.touch(node.as_ptr());
                     // SAFETY: the caller's guard keeps the nodes alive.
                     let key = quietly(|| unsafe { node.as_ref() }.key().clone());
+                    if key.is_none() {
+                        // Relaxed: a count. Here and not in W2: it is a loss at once, whether or not anybody takes events out.
+                        self.void.fetch_add(1, Ordering::Relaxed);
+                    }
                     body.about = key.map_or(About::Void, About::Key);
                 }
             });
@@ -226,11 +230,7 @@ impl<R: Resource> Ring<R> {
             let key = match about {
                 About::Nobody => None,
                 About::Key(key) => Some(key),
-                About::Node(_) | About::Void => {
-                    // Relaxed: a count.
-                    self.void.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
+                About::Node(_) | About::Void => continue,
             };
             events.push(Event { kind, key, generation, shard: self.shard, sequence });
         }
@@ -243,6 +243,12 @@ impl<R: Resource> Ring<R> {
         let sequence = self.producer.sequence.load(Ordering::Acquire);
         // Relaxed: ordered by the load above.
         (self.producer.ticket.load(Ordering::Relaxed) == ticket).then_some(sequence)
+    }
+
+    /// The sequence number that comes next.
+    pub fn sequence(&self) -> u64 {
+        // Acquire: as W4. Whoever closes orders its own earlier events by program order, others' by the shard's lock.
+        self.producer.sequence.load(Ordering::Acquire)
     }
 
     /// Events whose key could not be cloned, so far.

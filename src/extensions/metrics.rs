@@ -10,8 +10,8 @@ use crate::{Resource, Scheduler};
 /// Hands the numbers of a scheduler to the recorder of the `metrics` facade, under the names and labels of the Prometheus collector,
 /// with `name` in the label `scheduler`. To be called as often as they are to be fresh.
 ///
-/// Counters are set to their present value. Distributions are handed over as two counters, `_count` and `_sum` (in milliseconds):
-/// the facade takes single values only.
+/// Counters are set to their present value. The facade takes no distribution as a whole, and counters of whole numbers only: so a
+/// distribution is a counter, `_count`, and a gauge that only grows, `_sum`, in the unit of its name.
 ///
 /// O(shards), as [`Scheduler::stats`].
 ///
@@ -34,8 +34,7 @@ pub fn publish_metrics<R: Resource, S: BuildHasher>(name: &str, scheduler: &Sche
                 Value::Distribution { sum, buckets } => {
                     let count = buckets.iter().map(|(_, count)| count).sum();
                     counter!(format!("{}_count", family.full_name()), labels.clone()).absolute(count);
-                    let sum = if family.unit.is_some() { *sum * 1e3 } else { *sum };
-                    counter!(format!("{}_sum", family.full_name()), labels).absolute(sum as u64);
+                    gauge!(format!("{}_sum", family.full_name()), labels).set(*sum);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! label `scheduler` tells the samples apart.
 
 use std::{
+    collections::HashMap,
     fmt,
     hash::BuildHasher,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -69,13 +70,14 @@ impl SchedulerCollector {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches a scheduler under this name, as long as it lives; it is not kept alive. A name that is in use goes to the newcomer.
+    /// Watches a scheduler under this name, as long as it lives; it is not kept alive. A name that is in use goes to the newcomer. It may
+    /// have any characters: those that the format reserves are escaped.
     pub fn watch<R: Resource, S: BuildHasher + Send + Sync + 'static>(
         &self,
         name: impl Into<String>,
         scheduler: &Arc<Scheduler<R, S>>,
     ) {
-        let name = name.into();
+        let name = escaped(&name.into());
         let source = Box::new(Arc::downgrade(scheduler));
         let mut watched = self.watched();
         watched.retain(|other| other.name != name);
@@ -136,34 +138,70 @@ impl Collector for SchedulerCollector {
     }
 }
 
-/// The registry in Prometheus' own text format (`text/plain; version=0.0.4`), which every scraper and `promtool` read. The
-/// `prometheus-client` crate writes OpenMetrics, where a counter's description lacks its `_total`.
+/// A label's value as both formats want it. `prometheus-client` writes values as they are, and one bad sample spoils the whole scrape.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// The registry in Prometheus' own text format (`text/plain; version=0.0.4`). The `prometheus-client` crate writes OpenMetrics, which
+/// differs: a counter's description lacks its `_total`, an info's its `_info`; there are units, exemplars and types that the older format
+/// does not have. Here an info and a state set are gauges, what is unknown is untyped, and units and exemplars are left out.
+///
+/// Label values of other collectors are passed on as these wrote them: a quote that is not escaped stays so.
 ///
 /// # Errors
 /// What a collector of the registry answers.
 pub fn text(registry: &Registry) -> Result<String, fmt::Error> {
     let mut open = String::new();
     text::encode(&mut open, registry)?;
-    let counters: Vec<&str> =
-        open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    // By family: what its samples have at the end of their names, and its type. Known before its help comes.
+    let families: HashMap<&str, (&str, &str)> = open
+        .lines()
+        .filter_map(|line| {
+            let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+            let plain = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "stateset" => ("", "gauge"),
+                "histogram" | "summary" | "gauge" => ("", kind),
+                _ => ("", "untyped"),
+            };
+            Some((name, plain))
+        })
+        .collect();
     let mut plain = String::with_capacity(open.len());
     for line in open.lines() {
-        let described = line.strip_prefix("# ").and_then(|rest| {
-            let (what, rest) = rest.split_once(' ')?;
-            let (name, said) = rest.split_once(' ')?;
-            Some((what, name, said))
-        });
-        match described {
-            Some(("UNIT", ..)) => continue,
-            Some((what @ ("HELP" | "TYPE"), name, said)) if counters.contains(&name) => {
-                plain.push_str(&format!("# {what} {name}_total {said}\n"));
+        let Some(described) = line.strip_prefix("# ") else {
+            plain.push_str(without_exemplar(line));
+            plain.push('\n');
+            continue;
+        };
+        let mut words = described.splitn(3, ' ');
+        let (what, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let &(suffix, kind) = families.get(name).unwrap_or(&("", "untyped"));
+        match what {
+            "TYPE" => plain.push_str(&format!("# TYPE {name}{suffix} {kind}\n")),
+            "HELP" => {
+                plain.push_str(&format!("# HELP {name}{suffix} {}\n", words.next().unwrap_or_default()));
             }
-            _ if line == "# EOF" => {}
-            _ => {
-                plain.push_str(line);
-                plain.push('\n');
-            }
+            // `UNIT`, and `EOF` at the end.
+            _ => {}
         }
     }
     Ok(plain)
+}
+
+/// A sample without what follows its value behind a `#`. Labels may have one too, in quotes.
+fn without_exemplar(sample: &str) -> &str {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, c) in sample.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            '#' if !is_quoted => return sample[..at].trim_end(),
+            _ => {}
+        }
+    }
+    sample
 }

@@ -95,8 +95,8 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
         gauge("resources", "Resources in the fleet.", stats.members),
         gauge("resources_eligible", "Resources that can be lent now.", stats.eligible),
         gauges(
-            "resources_held",
-            "Resources that cannot be lent now, by the reason that matters most.",
+            "resources_ineligible",
+            "Resources that cannot be lent now, each once, by the reason that matters most.",
             Some("reason"),
             vec![
                 ("at_capacity", reasons.at_capacity),
@@ -113,7 +113,7 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
         gauge("closed", "1 if the scheduler is closed.", u64::from(stats.closed)),
         gauge(
             "consistent",
-            "1 if the other gauges are of one moment; 0 if changes kept coming while they were read.",
+            "1 if the gauges of resources, capacity and leases are of one moment; 0 if changes kept coming while they were read.",
             u64::from(stats.consistent),
         ),
         counters("transitions", "Changes of resources, by kind.", Some("kind"), transitions(stats)),
@@ -212,7 +212,7 @@ fn seconds(nanos: u64) -> f64 {
 fn measured(telemetry: &Telemetry) -> Vec<Series> {
     let times =
         |bounds: &[f64], distribution: &crate::scheduler::Distribution, scale: f64| Value::Distribution {
-            sum: distribution.sum() * scale,
+            sum: distribution.sum() as f64 * scale,
             buckets: distribution
                 .counts(bounds.iter().map(|bound| bound / scale))
                 .into_iter()

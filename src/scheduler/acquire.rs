@@ -369,7 +369,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     fn acquire_anyhow(&self, got: Got) -> Result<Lease<'_, R>, AcquireError> {
         // Not in a closure: the caller's place in the program would be lost.
         match self.core.lend(got) {
-            Ok(lent) => Ok(Lease::new(&self.core, lent)),
+            Ok(lent) => {
+                #[cfg(feature = "telemetry")]
+                let rank = lent.rank;
+                let lease = Lease::new(&self.core, lent);
+                #[cfg(feature = "telemetry")]
+                self.core.sample_rank(lease.shard(), rank);
+                Ok(lease)
+            }
             Err(error) => Err(error),
         }
     }

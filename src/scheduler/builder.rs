@@ -265,7 +265,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// Somebody to be told of events, in a thread of its own that [`build`](Builder::build) starts. May be called several times.
     ///
-    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 1,024 events per shard.
+    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 1,024 events per shard. A scheduler
+    /// that is dropped without [`close`](Scheduler::close) discards what has not been told by then.
     #[cfg(not(any(loom, shuttle)))]
     pub fn observer(mut self, observer: impl Observer<R::Key> + 'static) -> Self {
         self.observers.push(Mutex::new(Box::new(|core| core.observe(Some(0), Box::new(observer)))));
@@ -345,8 +346,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Measures how long leases are held and requests wait, and, of one acquisition out of every `sample`, how many shards showed something
-    /// better; 0: of none. See [`Scheduler::telemetry`]. Default: nothing is measured, and nothing is paid for it.
+    /// Measures how long leases are held and requests wait, and, of one [`acquire`](Scheduler::acquire) out of every `sample`, how many shards showed
+    /// something better; 0: of none. Who names a key, an id or a filter is not sampled: the best was not asked for. See [`Scheduler::telemetry`]. Default: nothing is measured, and nothing is paid for it.
     ///
     /// Each lease then costs the clock twice and a histogram's mutex that few threads share. Leases that become tokens are not measured.
     #[cfg(feature = "telemetry")]

@@ -21,8 +21,11 @@ pub enum Why {
     Tied,
     /// It ranks better, but lives in a shard that was not chosen: order traded for speed, see [`Strategy`](crate::Strategy).
     AnotherShard,
-    /// It ranks better, and lives in the shard that was chosen: somebody changed something between look and acquisition.
+    /// It ranks better, and lives in the shard that was chosen; or nothing could be lent, though it looked as if this could:
+    /// somebody changed something between look and acquisition.
     Changed,
+    /// Nothing was looked for: the scheduler is closed, or its strategy chose a shard that does not exist. The error tells which.
+    Refused,
 }
 
 /// One resource of an [`Explanation`].
@@ -56,7 +59,7 @@ pub struct Explanation<K> {
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// As [`acquire`](Scheduler::acquire), and says why what was lent was lent, and why everything else was not.
     ///
-    /// For people and for tests: O(n log n), and one shard's lock at a time for each resource. What was looked at may have changed
+    /// For people and for tests: O(n log n), and one shard's lock at a time for each resource, as [`snapshot`](Scheduler::snapshot). What was looked at may have changed
     /// before the acquisition; [`Explanation::consistent`] says whether it had while it was read, [`Why::Changed`] where it shows.
     ///
     /// ```
@@ -78,21 +81,20 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let core = &*self.core;
         // What is due is not "cooling" any more.
         core.thaw_due();
-        let sequences = || {
-            core.shards.iter().try_fold(0u64, |sum, shard| Some(sum.wrapping_add(shard.face().begin_read()?)))
-        };
-        let before = sequences();
-        let mut states = self.snapshot();
-        let consistent = before.is_some() && before == sequences();
+        let snapshot = self.snapshot();
+        let consistent = snapshot.is_consistent();
+        let mut states = snapshot.into_vec();
         let now = core.now();
         let lease = self.acquire();
         states.sort_by_key(|state| (state.standing != Standing::Eligible, state.rank, state.shard));
         let lent = lease.as_ref().ok().map(|lease| lease.key().clone());
         let chosen = lent.as_ref().and_then(|lent| states.iter().find(|state| state.key == *lent));
         let chosen = chosen.map(|state| (state.rank, state.shard));
+        let is_refused = matches!(lease, Err(AcquireError::Closed | AcquireError::Strategy { .. }));
         let why = |state: &ResourceState<R::Key>| match (&lent, chosen) {
             (Some(lent), _) if state.key == *lent => Why::Lent,
             _ if state.standing != Standing::Eligible => Why::NotEligible(state.standing),
+            _ if is_refused => Why::Refused,
             (_, Some((rank, _))) if state.rank > rank => Why::Outranked,
             (_, Some((rank, _))) if state.rank == rank => Why::Tied,
             (_, Some((_, shard))) if state.shard != shard => Why::AnotherShard,

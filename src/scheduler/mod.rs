@@ -35,6 +35,7 @@ mod lease;
 mod lend;
 mod query;
 mod returning;
+mod snapshot;
 mod stats;
 #[cfg(feature = "telemetry")]
 mod telemetry;
@@ -56,8 +57,9 @@ pub use error::{
 pub use explain::{Candidate, Explanation, Why};
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
-pub use query::{Peek, ResourceState};
+pub use query::Peek;
 use returning::Ending;
+pub use snapshot::{ResourceState, Snapshot};
 pub use stats::Stats;
 #[cfg(feature = "telemetry")]
 pub use telemetry::{Distribution, Telemetry};
@@ -130,13 +132,14 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
-    /// stay valid, and returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`) still answers.
+    /// stay valid, and returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`, `take_events`) still answers.
     ///
     /// Blocking on the queue of those who wait, for a moment. Idempotent: `true` for the one call that closed it. An acquisition that
     /// began before may still succeed.
     ///
     /// Observers are told of all that has happened before, and their threads are waited for, unless an observer is the one who closes.
-    /// Nobody is called after this has returned. What happens later can be taken out with [`take_events`](Scheduler::take_events).
+    /// Nobody is called after this has returned, and an event that hangs while it is recorded is waited for no longer than
+    /// [`Closing::Flush`] says. What happens later, ends of waits among it, can be taken out with [`take_events`](Scheduler::take_events).
     pub fn close(&self) -> bool {
         self.close_with(Closing::Flush)
     }
@@ -147,12 +150,13 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let closed = !self.core.closed.swap(true, Ordering::AcqRel);
         self.core.fail_everybody();
         if closed {
+            let flushed = self.core.hub.as_ref().filter(|_| closing == Closing::Flush);
+            flushed.inspect(|hub| hub.begin_flush());
             self.core.tell(EventKind::Closed, None);
+            flushed.inspect(|hub| hub.mark_flush());
         }
         #[cfg(not(any(loom, shuttle)))]
-        self.core.dispatchers.stop(closing);
-        #[cfg(any(loom, shuttle))]
-        let _ = closing;
+        self.core.dispatchers.stop(closing, closed);
         closed
     }
 

@@ -1,4 +1,4 @@
-//! Looking without taking: peek, get, keys, snapshot.
+//! Looking without taking: peek, get, keys, events.
 
 use std::{
     borrow::Borrow, fmt, hash::BuildHasher, hash::Hash, marker::PhantomData, ops::Deref, ptr::NonNull,
@@ -7,9 +7,8 @@ use std::{
 use super::{Scheduler, core::Core};
 use crate::{
     events::Event,
-    health::{Phase, Record},
     lookup::{Guard, Keyed},
-    node::{Hold, Node, Standing, Value},
+    node::{Node, Value},
     resource::Resource,
     ring::affinity_hash,
     shard::{NEVER, Pin, Shard},
@@ -52,35 +51,6 @@ impl<R: fmt::Debug> fmt::Debug for Peek<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
-}
-
-/// The state of one resource at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct ResourceState<K> {
-    /// Identity.
-    pub key: K,
-    /// The home shard.
-    pub shard: usize,
-    /// The rank at the present load; lower is better.
-    pub rank: u64,
-    /// Leases out.
-    pub in_flight: u32,
-    /// Leases allowed at once.
-    pub limit: u32,
-    /// What matters most of what stands in the way.
-    pub standing: Standing,
-    /// Every hold that is set.
-    pub holds: Vec<Hold>,
-    /// When cooling ends, in nanoseconds on the scheduler's clock, if it cools.
-    pub cooling_until: Option<u64>,
-    /// Until when it is ejected, in nanoseconds on the scheduler's clock, if the rules have ejected it.
-    pub ejected_until: Option<u64>,
-    /// Where it is on its way back after an ejection by the rules.
-    pub phase: Phase,
-    /// Grows with every return, cleared hold, update and removal.
-    pub generation: u32,
 }
 
 impl<R: Resource> Core<R> {
@@ -257,43 +227,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             .map(|node| node.key().clone())
             .collect();
         keys.into_iter()
-    }
-
-    /// The state of every resource, each exact at its own moment. In no order. One whose cooling is over stands
-    /// [`Cooling`](Standing::Cooling) until an acquisition has warmed it up; compare `cooling_until` with
-    /// [`now`](Scheduler::now).
-    ///
-    /// Blocking on one shard's lock at a time, once per resource: for people and dashboards, not for hot paths.
-    pub fn snapshot(&self) -> Vec<ResourceState<R::Key>> {
-        let core = &*self.core;
-        let guard = core.pin();
-        let mut states = Vec::with_capacity(self.len());
-        for node in core.map.iter(&guard).filter(|node| core.visible(node).is_some()) {
-            core.settle(node);
-            let (state, owned, rank, deadline) = {
-                let mut locked = core.home(node).lock();
-                (node.state.load(), locked.details(node), node.rank(), node.deadline())
-            };
-            if state.is_removed() {
-                continue;
-            }
-            let health = node.record().map(Record::stats).unwrap_or_default();
-            let all = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
-            states.push(ResourceState {
-                key: node.key().clone(),
-                shard: node.home() as usize,
-                rank,
-                in_flight: state.in_flight(),
-                limit: owned.limit,
-                standing: state.standing(),
-                holds: all.into_iter().filter(|&hold| state.is_held(hold)).collect(),
-                cooling_until: state.is_held(Hold::Cooling).then_some(deadline),
-                ejected_until: health.ejected_until.filter(|_| state.is_held(Hold::Ejected)),
-                phase: health.phase,
-                generation: state.generation(),
-            });
-        }
-        states
     }
 
     /// Takes out up to `max` events that have not been taken yet, shard by shard; the order within a shard is that of the

@@ -14,8 +14,12 @@ use crate::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Whether all numbers are of one moment. `false` if changes kept coming while this was read, or a batch was coming in;
-    /// then each number is still of some moment of the call.
+    /// Whether all numbers that shards keep are of one moment. `false` if changes kept coming while this was read, or a batch was
+    /// coming in; then each number is still of some moment of the call.
+    ///
+    /// Not kept by a shard, and so each of its own moment either way: `overdue`, `waits`, `closed`, `events_missed`, `observer_panics`,
+    /// and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those whose key could not
+    /// be cloned.
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
     pub members: u64,
@@ -79,12 +83,13 @@ pub struct Stats {
     pub cancelled: u64,
     /// Events that found room in a ring.
     pub events_emitted: u64,
-    /// Events that found room in a ring, but not in an observer's inbox; once for each such observer.
+    /// Events that found room in a ring, but not in an observer's inbox; once for each such observer. Without those that a closing did
+    /// not wait for, see [`Closing::Flush`](crate::Closing::Flush): they are still in the ring.
     pub events_missed: u64,
     /// Panics of observers.
     pub observer_panics: u64,
-    /// Events that found no room in a ring. Those whose key could not be cloned, a panic of user code, count as emitted here and as
-    /// dropped there: a gap tells.
+    /// Events that found no room in a ring. Those whose key could not be cloned, a panic of user code, count as emitted there and as
+    /// dropped here, from the panic on: a gap tells.
     pub events_dropped: u64,
     /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
     pub waits: WaitStats,

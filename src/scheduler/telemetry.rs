@@ -4,9 +4,10 @@
 //! guard, a return reads it again and adds the difference to the histogram of its stripe, with no shard's lock held. Stripes are
 //! chosen by thread; each has a mutex that two threads of one stripe, and whoever reads, share for as long as an addition takes.
 //!
-//! The error in rank is sampled: of every so many acquisitions of a thread's cell, one looks at what the other shards show, and counts
-//! those that show something better. A hint: what they show may have changed since the choice. With [`Builder::measure_order`] nothing else is
-//! done, the clock is not read, and the shortest way is taken: what it costs is a countdown in the cell that the choice of a shard has just used.
+//! The error in rank is sampled: of every so many plain acquisitions of a thread's cell, one looks at what the other shards show, and counts
+//! those that show something better. A hint: what they show may have changed since the choice. Whoever names a key, an id or a filter has not
+//! asked for the best, and is not sampled; nor is a wait. With [`Builder::measure_order`] nothing else is done, the clock is not read, and the
+//! shortest way is taken: what it costs is a countdown in the cell that the choice of a shard has just used.
 //!
 //! [`Builder::measure_order`]: crate::Builder::measure_order
 
@@ -65,22 +66,24 @@ impl Distribution {
         self.histogram.len()
     }
 
-    /// Their sum, exact.
-    pub fn sum(&self) -> f64 {
-        self.sum as f64
+    /// Their sum: of the values themselves, not of what the histogram makes of them. Saturates at 2^64 - 1: in nanoseconds, 584 years.
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
-    /// The value that `quantile` of all values, 0 to 1, are not above; two significant digits.
+    /// The value that `quantile` of all values, 0 to 1, are not above: two significant digits, so up to 1 % too great. A time of more
+    /// than an hour counts as an hour here, and in `max` and `counts`.
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile)
     }
 
-    /// The greatest.
+    /// The greatest, with two significant digits; an hour for any time above.
     pub fn max(&self) -> u64 {
         self.histogram.max()
     }
 
-    /// How many are in each bucket, by upper bounds that grow.
+    /// How many are in each bucket, by upper bounds that grow. Values up to 1 % above a bound may count as below it: the histogram
+    /// keeps two significant digits.
     pub fn counts(&self, bounds: impl IntoIterator<Item = f64>) -> Vec<u64> {
         let mut below = 0;
         let counts = bounds.into_iter().map(|bound| {
@@ -106,7 +109,8 @@ pub struct Telemetry {
     pub holds: Distribution,
     /// How long requests waited that ended with a lease, in nanoseconds.
     pub waits: Distribution,
-    /// Shards that showed something better than what was lent, of those acquisitions that were sampled.
+    /// Shards that showed something better than what was lent, of those calls of [`acquire`](crate::Scheduler::acquire) and
+    /// [`acquire_owned`](crate::Scheduler::acquire_owned) that were sampled.
     pub rank_errors: Distribution,
 }
 
@@ -164,8 +168,20 @@ impl Meters {
 impl<R: Resource> Core<R> {
     /// Something was lent: what is to be noted in its guard. 0: nothing is measured. Runs user code, the clock.
     #[inline]
-    pub fn lease_began(&self, shard: u32, rank: u64) -> u64 {
-        self.meters.as_ref().map_or(0, |meters| self.measure_lease(meters, shard, rank))
+    pub fn lease_began(&self) -> u64 {
+        // A clock that panics, or that stands at its origin, makes this lease one that is not measured.
+        let times = self.meters.as_ref().is_some_and(|meters| meters.times);
+        if times { quietly(|| self.now()).unwrap_or(0) } else { 0 }
+    }
+
+    /// The best was asked for, and this was lent: what the other shards show, if this acquisition is one of the sample.
+    #[inline]
+    pub fn sample_rank(&self, shard: usize, rank: u64) {
+        if let Some(meters) = &self.meters
+            && self.cell().samples(meters.every)
+        {
+            self.look_at_order(meters, shard, rank);
+        }
     }
 
     /// The same for what the shortest way has lent, of which nothing is noted.
@@ -184,18 +200,6 @@ impl<R: Resource> Core<R> {
         let others = (0..self.shards.len()).filter(|&other| other != shard);
         let better = others.filter(|&other| self.best_rank(other).is_some_and(|best| best < rank)).count();
         meters.add(2, better as u64);
-    }
-
-    #[cold]
-    fn measure_lease(&self, meters: &Meters, shard: u32, rank: u64) -> u64 {
-        if self.cell().samples(meters.every) {
-            self.look_at_order(meters, shard as usize, rank);
-        }
-        if !meters.times {
-            return 0;
-        }
-        // A clock that panics, or that stands at its origin, makes this lease one that is not measured.
-        quietly(|| self.now()).unwrap_or(0)
     }
 
     /// A lease that began then has ended. The lock is free.

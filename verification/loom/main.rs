@@ -21,6 +21,7 @@
 //! | `filters` | the honest "none" of an acquisition with a filter |
 //! | `bounds` | a bounded fleet: refusal, eviction by a newcomer |
 //! | `events` | the rings of events |
+//! | `closing` | a closing that tells every reader of everything |
 //! | `cooling` | the hint of the earliest deadline; thawing |
 //! | `tokens` | minting, redeeming, the free list; a guard beside its token |
 //! | `deadlines` | leases that are taken back, renewed, listed |
@@ -46,6 +47,7 @@ mod bounds;
 #[path = "../linearizability/checker.rs"]
 mod checker;
 mod close;
+mod closing;
 mod common;
 mod cooling;
 mod deadlines;

@@ -104,7 +104,9 @@ impl<'s> Driver<'s> {
 
     /// Every word of every resource.
     pub fn check_snapshot(&self) {
-        let mut snapshot = self.real.snapshot();
+        let snapshot = self.real.snapshot();
+        assert!(snapshot.is_consistent(), "nobody else is there");
+        let mut snapshot = snapshot.into_vec();
         snapshot.sort_by_key(|state| state.key.0);
         assert_eq!(snapshot.len(), self.oracle.by_key.len());
         for (state, node) in snapshot.iter().zip(self.oracle.members()) {
