@@ -19,7 +19,8 @@ pub struct ApiKey {
     pub name: Arc<str>,
     /// The value of `Authorization`.
     pub authorization: HeaderValue,
-    tier: u8,
+    /// The better tier, the lower number, goes first.
+    pub tier: u8,
     slots: u32,
     weight: u32,
 }

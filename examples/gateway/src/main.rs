@@ -55,12 +55,18 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error + Send + Sync>>
     .await?;
     greet(&gateway, &provider, mock.is_some());
 
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    println!("draining: requests have {:?} to finish", options.drain);
-    let end = gateway.shut_down(options.drain).await;
+    let mut told = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    told().await;
+    println!("draining: requests have {:?} to finish; told again, they are broken off", options.drain);
+    let end = tokio::select! {
+        end = gateway.shut_down(options.drain) => end,
+        () = told() => return Err("told to end twice: requests were broken off".into()),
+    };
     if end.is_clean() {
         println!("drained");
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,11 @@
 //! The command line.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Parser};
 use http::Uri;
@@ -153,7 +158,7 @@ fn bad(name: String, error: &FileError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{name}: {error}"))
 }
 
-fn unread(path: &PathBuf, error: &io::Error) -> io::Error {
+fn unread(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 

@@ -23,7 +23,7 @@ async fn the_fleet_as_data() {
     );
     let keys = fleet["keys"].as_array().expect("a list");
     let names: Vec<&str> = keys.iter().map(|key| key["name"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["a", "b", "c"], "the best first");
+    assert_eq!(names, ["a", "b", "c"], "in order of tier");
     assert_eq!(keys[0]["outcomes"]["rate_limited"], 1);
     let ready = keys[0]["ready_in_ms"].as_u64().expect("a matter of time");
     assert!((50_000..=60_000).contains(&ready), "{ready}");

@@ -1,12 +1,14 @@
 //! HTTP, as a client does it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Client, Error, connect::HttpConnector},
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
 
 use super::LoadError;
@@ -27,7 +29,10 @@ impl Caller {
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        Caller(Client::builder(TokioExecutor::new()).build(connector))
+        let mut client = Client::builder(TokioExecutor::new());
+        // Before the server closes what is idle, or a request might be sent just then.
+        client.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(15));
+        Caller(client.build(connector))
     }
 
     /// Sends a request.

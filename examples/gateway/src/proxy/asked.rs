@@ -2,7 +2,11 @@
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Uri, header::CONTENT_LENGTH, uri::PathAndQuery};
+use http::{
+    HeaderMap, Method, Request, Uri,
+    header::{AUTHORIZATION, CONTENT_LENGTH},
+    uri::PathAndQuery,
+};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,7 +23,7 @@ const LONGEST_SESSION: usize = 256;
 #[derive(Debug)]
 pub struct Asked {
     method: Method,
-    target: PathAndQuery,
+    uri: Uri,
     headers: HeaderMap,
     body: Bytes,
     /// Keeps to one key.
@@ -32,11 +36,20 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Reads the request, its body up to `limit` bytes, until `deadline` at most.
-    pub async fn read(request: Request<Body>, limit: usize, deadline: Instant) -> Result<Self, Refusal> {
+    /// Reads a request to be sent to `provider`, its body up to `limit` bytes, until `deadline` at most.
+    ///
+    /// # Errors
+    /// What the client is told instead.
+    pub async fn read(
+        request: Request<Body>,
+        provider: &Uri,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().filter(|target| target.as_str().starts_with('/'));
-        let target = target.ok_or(Refusal::Malformed("the target must be a path"))?.clone();
+        let target = target.ok_or(Refusal::Malformed("the target must be a path"))?;
+        let uri = address(provider, target)?;
         let session = session(&parts.headers)?;
         let class = class(&parts.headers)?;
         let is_repeatable = parts.method.is_idempotent() || parts.headers.contains_key("idempotency-key");
@@ -50,26 +63,26 @@ impl Asked {
             Err(_) => return Err(Refusal::TooSlow),
         };
         let headers = to_provider(parts.headers);
-        Ok(Asked { method: parts.method, target, headers, body, session, class, is_repeatable })
+        Ok(Asked { method: parts.method, uri, headers, body, session, class, is_repeatable })
     }
 
     /// The request as it is sent with a key.
-    pub fn with_key(&self, provider: &Uri, key: &ApiKey) -> Request<Full<Bytes>> {
-        let base = provider.path().trim_end_matches('/');
-        let target = format!("{base}{}", self.target);
-        let uri = Uri::builder()
-            .scheme(provider.scheme_str().unwrap_or("http"))
-            .authority(provider.authority().map_or("", |authority| authority.as_str()))
-            .path_and_query(target)
-            .build()
-            .expect("a base that was checked, and a path");
+    pub fn with_key(&self, key: &ApiKey) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() = uri;
+        *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
-        request.headers_mut().insert(http::header::AUTHORIZATION, key.authorization.clone());
+        request.headers_mut().insert(AUTHORIZATION, key.authorization.clone());
         request
     }
+}
+
+/// The target below the provider's base. A base and a path always make an address, unless it is too long for one.
+fn address(provider: &Uri, target: &PathAndQuery) -> Result<Uri, Refusal> {
+    let mut parts = provider.clone().into_parts();
+    let path = format!("{}{target}", provider.path().trim_end_matches('/'));
+    parts.path_and_query = Some(PathAndQuery::try_from(path).map_err(|_| Refusal::TargetTooLong)?);
+    Uri::from_parts(parts).map_err(|_| Refusal::TargetTooLong)
 }
 
 /// Told before a byte is read: the client need not send it.
@@ -98,7 +111,8 @@ mod tests {
 
     async fn read(request: http::request::Builder, body: &'static str) -> Result<Asked, Refusal> {
         let request = request.body(Body::from(body)).expect("well formed");
-        Asked::read(request, 8, Instant::now() + std::time::Duration::from_secs(5)).await
+        let provider = Uri::from_static("http://provider/base/");
+        Asked::read(request, &provider, 8, Instant::now() + std::time::Duration::from_secs(5)).await
     }
 
     #[tokio::test]
@@ -119,6 +133,20 @@ mod tests {
         }
         let no_path = Request::options("*");
         assert!(matches!(read(no_path, "").await, Err(Refusal::Malformed(_))));
+    }
+
+    #[test]
+    fn addresses() {
+        let at = |provider, target| {
+            let target = PathAndQuery::try_from(target).expect("a path");
+            address(&Uri::from_static(provider), &target).map(|uri| uri.to_string())
+        };
+        let base = "http://provider:81/base/";
+        assert_eq!(at("http://provider:81", "/v1?x").as_deref(), Ok("http://provider:81/v1?x"));
+        assert_eq!(at(base, "/v1?x").as_deref(), Ok("http://provider:81/base/v1?x"));
+        assert_eq!(at(base, "//other/v1").as_deref(), Ok("http://provider:81/base//other/v1"));
+        // The longest that `http` takes is 65,534 bytes.
+        assert_eq!(at(base, &*format!("/{}", "x".repeat(65_530))), Err(Refusal::TargetTooLong));
     }
 
     #[tokio::test]

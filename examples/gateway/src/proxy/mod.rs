@@ -37,7 +37,7 @@ use hyper_util::{
 };
 use leasehold::OwnedLease;
 use tokio::time::{Instant, timeout_at};
-use tracing::info;
+use tracing::{Instrument, info, info_span};
 
 use self::{
     asked::Asked,
@@ -110,18 +110,22 @@ impl Proxy {
 
     /// Serves a request. Dropped at any moment, it gives back what it holds.
     pub async fn serve(State(proxy): State<Arc<Proxy>>, request: Request<Body>) -> Response {
-        let mut visit = Visit::begin(&proxy.metrics);
-        let what = format!("{} {}", request.method(), request.uri().path());
+        let span = info_span!("request", method = %request.method(), path = request.uri().path());
+        proxy.answer(request).instrument(span).await
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response {
+        let mut visit = Visit::begin(&self.metrics);
         let mut tried = Vec::new();
-        let found = proxy.find(request, &mut tried).await;
+        let found = self.find(request, &mut tried).await;
         let status = found.as_ref().map_or_else(Refusal::status, |(answer, _)| answer.status());
         visit.answered(status);
-        info!(what, status = status.as_u16(), ?tried, after = ?visit.elapsed(), "answered");
+        info!(status = status.as_u16(), ?tried, after = ?visit.elapsed(), "answered");
         let mut response = match found {
-            Ok((answer, attempt)) => proxy.pass_on(answer, attempt, visit),
+            Ok((answer, attempt)) => self.pass_on(answer, attempt, visit),
             Err(refusal) => refusal.into_response(),
         };
-        if proxy.tells_key {
+        if self.tells_key {
             let headers = response.headers_mut();
             headers.insert(headers::ATTEMPTS, HeaderValue::from(tried.len()));
             // A name that no header can have is not told.
@@ -138,7 +142,7 @@ impl Proxy {
         tried: &mut Vec<Arc<str>>,
     ) -> Result<(http::Response<Incoming>, Attempt), Refusal> {
         let deadline = Instant::now() + self.limits.request;
-        let asked = Asked::read(request, self.limits.body, deadline).await?;
+        let asked = Asked::read(request, &self.provider, self.limits.body, deadline).await?;
         let mut last = None;
         // The shortest time that a key of those tried has asked for: whoever comes back may have that one again.
         let mut rest: Option<Duration> = None;
@@ -183,7 +187,7 @@ impl Proxy {
         asked: &Asked,
         deadline: Instant,
     ) -> Result<(http::Response<Incoming>, Attempt), Trouble> {
-        let request = asked.with_key(&self.provider, &lease);
+        let request = asked.with_key(&lease);
         let mut attempt = Attempt::begin(lease, &self.metrics);
         let deadline = deadline.min(Instant::now() + self.limits.attempt);
         let answer = match timeout_at(deadline, self.client.request(request)).await {

@@ -21,6 +21,8 @@ pub enum Refusal {
         /// The most allowed, in bytes.
         limit: usize,
     },
+    /// The target is longer than an address can be.
+    TargetTooLong,
     /// The client has taken too long to send its request.
     TooSlow,
     /// No key could be had in time.
@@ -40,6 +42,7 @@ impl Refusal {
         match self {
             Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
             Refusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
             Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Refusal::NoKey { .. } | Refusal::Closing => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Upstream(Trouble::TimedOut) => StatusCode::GATEWAY_TIMEOUT,
@@ -53,6 +56,7 @@ impl Refusal {
             Refusal::TooLarge { limit } => {
                 format!("the body is too large: at most {limit} bytes are allowed")
             }
+            Refusal::TargetTooLong => "the target is too long".to_owned(),
             Refusal::TooSlow => "the request took too long to arrive".to_owned(),
             Refusal::NoKey { .. } => "no key of the provider is available: come back later".to_owned(),
             Refusal::Closing => "the gateway is shutting down".to_owned(),

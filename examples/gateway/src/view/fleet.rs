@@ -27,7 +27,7 @@ pub struct Fleet {
     pub waiting: u64,
     /// What has become of leases.
     pub outcomes: Outcomes,
-    /// Each key, in order of tier, load and name.
+    /// Each key, in order of tier and name: the same at every look.
     pub keys: Vec<Key>,
     /// The leases that are out the longest.
     pub oldest: Vec<Held>,
@@ -51,6 +51,8 @@ pub struct Outcomes {
 pub struct Key {
     /// Its name.
     pub name: Arc<str>,
+    /// Its tier.
+    pub tier: u8,
     /// Whether it can be lent, or what stands in the way most.
     pub standing: Standing,
     /// Until it can be lent again, if that is a matter of time.
@@ -67,8 +69,6 @@ pub struct Key {
     pub ejections: u64,
     /// What has become of its leases.
     pub outcomes: Outcomes,
-    #[serde(skip)]
-    rank: u64,
 }
 
 /// A lease that is out.
@@ -91,7 +91,7 @@ impl Fleet {
         let now = keys.now();
         let mut rows: Vec<Key> =
             keys.snapshot().into_iter().map(|state| Key::read(keys, state, now)).collect();
-        rows.sort_by(|one, other| (one.rank, &one.name).cmp(&(other.rank, &other.name)));
+        rows.sort_by(|one, other| (one.tier, &one.name).cmp(&(other.tier, &other.name)));
         // The oldest come first.
         let mut oldest = keys.leases();
         oldest.truncate(LISTED);
@@ -118,6 +118,8 @@ impl Fleet {
 
 impl Key {
     fn read(keys: &Keys, state: ResourceState<Arc<str>>, now: Timestamp) -> Self {
+        // The resource itself, read without a lease.
+        let tier = keys.get(&state.key).map_or(0, |key| key.tier);
         let seen = keys.resource_stats(&state.key).unwrap_or_default();
         let until = match state.standing {
             Standing::Cooling => state.cooling_until,
@@ -127,6 +129,7 @@ impl Key {
         let left = until.map(|until| Timestamp::from_nanos(until).saturating_since(now));
         Key {
             name: state.key,
+            tier,
             standing: state.standing,
             ready_in_ms: left.map(millis),
             phase: state.phase,
@@ -140,7 +143,6 @@ impl Key {
                 rate_limited: seen.rate_limited,
                 cancelled: seen.cancelled,
             },
-            rank: state.rank,
         }
     }
 }
