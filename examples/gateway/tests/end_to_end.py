@@ -92,13 +92,15 @@ class Gateway:
         admin = self.at["fleet"].removesuffix("/fleet")
         return [folder / "load", "--gateway", self.at["clients"], "--admin", admin, "--mock", mock, *options]
 
-    def end(self, limit):
+    def end(self, limit, code=0, times=1):
         """Tells it to end; answers how long that took."""
         since = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
+        for _ in range(times):
+            self.process.send_signal(signal.SIGTERM)
+            time.sleep(0.1 * (times - 1))
         said, _ = self.process.communicate(timeout=limit)
-        same("exit code", self.process.returncode, 0)
-        check("drained\n" in said, f"it says that it is drained: {said}")
+        same("exit code", self.process.returncode, code)
+        same("it says that it is drained", "drained\n" in said, code == 0)
         return time.monotonic() - since
 
 
@@ -258,6 +260,9 @@ def watch_load(folder, seconds, scratch, screens):
     for end in ("rate_limited", "failed", "dropped", "cut", "left"):
         check(sum(key[end] for key in provider["keys"].values()) > 0, f"the provider had a bad day: nothing {end}")
 
+    lint = subprocess.run(["promtool", "check", "metrics"], input=gateway.metrics(), text=True, capture_output=True)
+    check(lint.returncode == 0, f"promtool: {lint.stdout}{lint.stderr}")
+
     # Prometheus has seen the end of it two scrapes later.
     answered = sum(clients["answers"].values())
     until("Prometheus has seen all", 20, lambda: prometheus.one("sum(gateway_answers_total)") >= answered)
@@ -315,6 +320,17 @@ def end_in_mid_load(folder, seconds, scratch):
     provider.end(10)
 
 
+def end_too_late(folder):
+    """An answer without an end: it is broken off when time is over, or when the gateway is told twice."""
+    for options, times, code in ((("--drain", "1"), 1, 1), (("--drain", "60"), 2, 2)):
+        gateway = Gateway(folder, *options)
+        request = urllib.request.Request(gateway.at["clients"] + "/v1", headers={"x-mock": "endless"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            check(answer.readline(), "it begins")
+            took = gateway.end(20, code, times)
+        check(took < 10, f"it ended after {took} s")
+
+
 processes = []
 
 
@@ -326,6 +342,7 @@ def main():
         try:
             watch_load(folder, seconds, Path(scratch), screens)
             end_in_mid_load(folder, 30, Path(scratch))
+            end_too_late(folder)
         finally:
             for process in processes:
                 if process.poll() is None:

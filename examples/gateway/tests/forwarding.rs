@@ -75,6 +75,7 @@ async fn what_concerns_one_connection_stays_there() {
     assert_eq!(field(&answer, "x-kept"), Some("1"));
     assert_eq!((field(&answer, "x-theirs"), field(&answer, "proxy-authenticate")), (None, None));
     assert_eq!(body(answer).await.expect("whole"), "well\n");
+    assert_eq!(stand.gateway.keys().stats().succeeded, 1, "a body of known length ends with its last byte");
     let seen = &stand.mock.recorded()[0];
     assert!(!seen.headers.contains_key("x-ours") && !seen.headers.contains_key("te"), "{:?}", seen.headers);
 }
@@ -149,6 +150,19 @@ async fn heads_are_bounded_in_size_and_time() {
     // It never ends: the connection does.
     let answer = raw(&stand, b"GET / HTTP/1.1\r\nhost:").await;
     assert!(!answer.contains(" 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_target_that_is_too_long_below_the_providers_base_is_refused() {
+    let stand = Stand::start_with(&in_order(&["a"], 1), Default::default(), |settings| {
+        settings.provider =
+            format!("{}{}", settings.provider, "base/".repeat(200)).parse().expect("an address");
+        settings.bounds.head_bytes = 128 * 1024;
+    })
+    .await;
+    let target = "x".repeat(65_000);
+    let answer = raw(&stand, format!("GET /{target} HTTP/1.1\r\nconnection: close\r\n\r\n").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 414 "), "{answer}");
 }
 
 #[tokio::test]
