@@ -1,6 +1,10 @@
 //! The gateway, and the mock provider if there is no other.
 
-use std::{error::Error, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use gateway::{
@@ -25,7 +29,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<ExitCode, Box<dyn Error + Send + Sync>> {
-    let writer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let writer =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     tracing_subscriber::registry().with(writer).with(options.log.clone()).init();
     // Before anything can be asked for: a signal that comes early is not lost.
     let mut terminate = signal(SignalKind::terminate())?;
@@ -71,7 +76,12 @@ async fn run(options: Options) -> Result<ExitCode, Box<dyn Error + Send + Sync>>
         println!("drained");
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("gateway: requests were broken off: {}; {}", !end.is_graceful, end.drain);
+    if !end.is_graceful {
+        eprintln!("gateway: requests did not finish within {:?} and were broken off", options.drain);
+    }
+    if !end.drain.is_drained() {
+        eprintln!("gateway: {}", end.drain);
+    }
     Ok(ExitCode::FAILURE)
 }
 

@@ -25,7 +25,7 @@ pub struct Options {
     /// The fleet file, as `leasehold replay` reads it; a built-in one if absent.
     #[arg(long, value_name = "FILE")]
     fleet: Option<PathBuf>,
-    /// The provider's address, http://host[:port][/base].
+    /// The provider's address: plain HTTP, with or without a path that everything is below.
     #[arg(long, value_name = "URL", requires = "secrets")]
     pub provider: Option<Uri>,
     /// The secrets, "key" = "secret" in each line.

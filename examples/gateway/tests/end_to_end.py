@@ -225,7 +225,7 @@ def screenshot(profile, url, path, width, height, *options):
 
 def watch_load(folder, seconds, scratch, screens):
     """Faults for so long: what clients, provider, gateway, Prometheus and the page say at the end is the same."""
-    limits = ["--max-body", "4096", "--attempt-timeout", "3", "--patience", "0.5"]
+    limits = ["--max-body", "4096", "--attempt-timeout", "5", "--patience", "0.5"]
     gateway = Gateway(folder, "--mock-faults", "--mock-speed", "20", *limits)
     names = re.findall(r'^key = "(.*)"', FLEET.read_text(), re.MULTILINE)
     prometheus = Prometheus(scratch, gateway.at["metrics"].removeprefix("http://").removesuffix("/metrics"))

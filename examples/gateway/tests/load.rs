@@ -16,7 +16,7 @@ async fn everybody_counts_the_same() {
     let mock = MockOptions { speed: 40.0, faults: Faults::some(), ..MockOptions::default() };
     let stand = Stand::start_with(&fleet, mock, |settings| {
         settings.limits.body = 4_096;
-        settings.limits.attempt = Duration::from_secs(2);
+        settings.limits.attempt = Duration::from_secs(3);
         settings.limits.patience = Duration::from_millis(300);
     })
     .await;

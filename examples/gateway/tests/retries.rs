@@ -137,6 +137,38 @@ async fn when_all_are_limited_the_client_is_told_the_earliest_moment() {
 }
 
 #[tokio::test]
+async fn keys_that_were_not_tried_count_for_when_to_come_back() {
+    let stand = Stand::start(&in_order(&["a", "b", "c", "d"], 2)).await;
+    let ask = async || {
+        for key in ["a", "b", "c"] {
+            stand.gateway.keys().warm(key).expect("in the fleet");
+            stand.mock.script(key, [Act::limit(Some(50))]);
+        }
+        let answer = stand.send(stand.post(), "").await;
+        assert_eq!(told(&answer), (Some("c"), Some("3"), 503), "the attempts are used up");
+        field(&answer, "retry-after").expect("told").to_owned()
+    };
+    assert_eq!(ask().await, "1", "the fourth is free");
+    stand.gateway.keys().cool("d", Duration::from_secs(10)).expect("in the fleet");
+    assert_eq!(ask().await, "10");
+    stand.gateway.keys().exclude("d").expect("in the fleet");
+    assert_eq!(ask().await, "50", "what is excluded does not come back by itself");
+}
+
+#[tokio::test]
+async fn when_the_request_is_out_of_time_the_key_is_not_blamed() {
+    let stand = Stand::start_with(&in_order(&["a", "b"], 2), Default::default(), |settings| {
+        settings.limits.request = Duration::from_millis(200);
+    })
+    .await;
+    stand.mock.script("a", [Act::Hold]);
+    let answer = stand.send(stand.post().header("idempotency-key", "1"), "").await;
+    assert_eq!(told(&answer), (Some("a"), Some("1"), 504), "no time for another one");
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.failed, stats.cancelled, stats.in_flight), (0, 1, 0));
+}
+
+#[tokio::test]
 async fn a_limit_without_a_time_rests_as_long_as_the_gateway_says() {
     let stand = Stand::start_with(&in_order(&["a"], 2), Default::default(), |settings| {
         settings.limits.rest = Duration::from_millis(8_500);

@@ -78,7 +78,7 @@ fn attempts(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
         same("failed", seen.failed, ended(&["status"]));
         same("dropped", seen.dropped, ended(&["lost"]));
         same("cut off", seen.cut, ended(&["cut_off"]));
-        same("left", seen.left, ended(&["abandoned", "timed_out", "stalled", "revoked"]));
+        same("left", seen.left, ended(&["abandoned", "given_up", "timed_out", "stalled", "revoked"]));
         same("attempts", seen.arrivals, gateway.sum("gateway_attempts_total", &[("key", key)]));
     }
     comparison.same("secrets that are none", provider.unknown, 0);
@@ -101,7 +101,8 @@ fn bodies(comparison: &mut Comparison, clients: &Tally, gateway: &Scrape, provid
 fn leases(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
     let transitions = |kind| gateway.sum("leasehold_transitions_total", &[("kind", kind)]);
     let outcomes = |outcome| gateway.sum("leasehold_outcomes_total", &[("outcome", outcome)]);
-    let abandoned = gateway.sum("gateway_attempts_total", &[("result", "abandoned")]);
+    let ended = |result| gateway.sum("gateway_attempts_total", &[("result", result)]);
+    let cancelled = ended("abandoned") + ended("given_up");
     let sum = |of: fn(&KeyCounts) -> u64| provider.sum(of);
     comparison.same("leases returned", transitions("acquired").cast_unsigned(), transitions("released"));
     // A key that is handed to somebody whose patience ends at that moment goes on to the next one, or back: it was lent on his behalf,
@@ -116,7 +117,7 @@ fn leases(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
     comparison.same("outcomes rate limited", sum(|seen| seen.rate_limited), outcomes("rate_limited"));
     let failed = sum(|seen| seen.failed + seen.dropped + seen.cut + seen.left);
     comparison.same("outcomes failed and cancelled", failed, outcomes("failed") + outcomes("cancelled"));
-    comparison.same("outcomes cancelled", abandoned.cast_unsigned(), outcomes("cancelled"));
+    comparison.same("outcomes cancelled", cancelled.cast_unsigned(), outcomes("cancelled"));
     comparison.same("leases out", 0, gateway.sum("leasehold_leases", &[]));
     comparison.same("leases revoked", 0, gateway.sum("leasehold_leases_revoked_total", &[]));
 }

@@ -1,8 +1,11 @@
 //! One request: what is sent, and what the client then does.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -10,12 +13,16 @@ use http::{Request, Response, StatusCode, header::RETRY_AFTER, request::Builder}
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use leasehold::SplitMix64;
+use tokio::time::sleep;
 
 use super::{
     Plan, Tally,
     caller::{Caller, at},
 };
 use crate::proxy::headers::{CLASS, SESSION};
+
+/// How long a client waits that was told to come back later. Not as long as it was told: the load is to go on.
+const REST: Duration = Duration::from_millis(200);
 
 /// A client that sends one request after another.
 pub struct Visitor {
@@ -80,7 +87,13 @@ impl Visitor {
             self.caller.send(request).await
         };
         match answer {
-            Ok(answer) => self.read(answer, intent).await,
+            Ok(answer) => {
+                let is_refused = answer.status() == StatusCode::SERVICE_UNAVAILABLE;
+                self.read(answer, intent).await;
+                if is_refused {
+                    sleep(REST).await;
+                }
+            }
             Err(error) if error.is_connect() => {
                 self.tally.nobody += 1;
                 return false;

@@ -1,11 +1,11 @@
 //! One use of one key: from its lease to the end of the provider's answer.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use http::StatusCode;
 use leasehold::{Outcome, OwnedLease};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{Span, debug};
 
 use crate::{keys::ApiKey, metrics::Metrics};
 
@@ -25,6 +25,8 @@ pub enum Trouble {
     Lost,
     /// The answer did not begin in time.
     TimedOut,
+    /// The time of the whole request was over, which says nothing about the key.
+    OutOfTime,
 }
 
 impl Trouble {
@@ -32,7 +34,7 @@ impl Trouble {
     pub fn is_certain(self) -> bool {
         match self {
             Trouble::RateLimited { .. } | Trouble::Status(_) | Trouble::Unreachable => true,
-            Trouble::Lost | Trouble::TimedOut => false,
+            Trouble::Lost | Trouble::TimedOut | Trouble::OutOfTime => false,
         }
     }
 
@@ -43,6 +45,7 @@ impl Trouble {
             Trouble::Unreachable => End::Failed("unreachable"),
             Trouble::Lost => End::Failed("lost"),
             Trouble::TimedOut => End::Failed("timed_out"),
+            Trouble::OutOfTime => End::GivenUp,
         }
     }
 }
@@ -54,7 +57,7 @@ impl fmt::Display for Trouble {
             Trouble::Status(status) => write!(f, "the provider answered {}", status.as_u16()),
             Trouble::Unreachable => f.write_str("the provider cannot be reached"),
             Trouble::Lost => f.write_str("the provider broke the connection off"),
-            Trouble::TimedOut => f.write_str("the provider did not answer in time"),
+            Trouble::TimedOut | Trouble::OutOfTime => f.write_str("the provider did not answer in time"),
         }
     }
 }
@@ -73,6 +76,8 @@ pub enum End {
     Failed(&'static str),
     /// The client has gone: that says nothing about the key.
     Abandoned,
+    /// The request's time was over: nor does that.
+    GivenUp,
 }
 
 /// A lease and what becomes of it. Dropped without an end, it was abandoned: that is what happens when a client goes, and its future
@@ -82,6 +87,8 @@ pub struct Attempt {
     /// There until the end.
     lease: Option<OwnedLease<ApiKey>>,
     metrics: Metrics,
+    /// The request's, which the body outlives.
+    span: Span,
     since: Instant,
     /// From the request to the head of the answer.
     latency: Duration,
@@ -93,19 +100,10 @@ impl Attempt {
         Attempt {
             lease: Some(lease),
             metrics: metrics.clone(),
+            span: Span::current(),
             since: Instant::now(),
             latency: Duration::ZERO,
         }
-    }
-
-    /// The key, until the end.
-    pub fn key(&self) -> Option<&ApiKey> {
-        self.lease.as_deref()
-    }
-
-    /// The key's name, until the end.
-    pub fn name(&self) -> Option<Arc<str>> {
-        self.key().map(|key| Arc::clone(&key.name))
     }
 
     /// Whether the key was taken back: it was held for too long, and somebody else may have it by now.
@@ -126,8 +124,9 @@ impl Attempt {
             End::RateLimited { retry_after } => ("rate_limited", Outcome::RateLimited { retry_after }),
             End::Failed(how) => (how, Outcome::Failed),
             End::Abandoned => ("abandoned", Outcome::Cancelled),
+            End::GivenUp => ("given_up", Outcome::Cancelled),
         };
-        debug!(key = %lease.name, result, after = ?self.since.elapsed(), "an attempt has ended");
+        debug!(parent: &self.span, key = %lease.name, result, after = ?self.since.elapsed(), "an attempt has ended");
         self.metrics.tried(&lease.name, result);
         // A lease that was taken back has returned already; its outcome is not counted, and harms nobody.
         lease.finish(outcome);

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::{AcquireError, NoneEligible, OwnedLease, Timestamp, WaitError};
+use leasehold::{AcquireError, NoneEligible, OwnedLease, Standing, Timestamp, WaitError};
 
 use super::asked::Asked;
 use crate::keys::{ApiKey, Keys};
@@ -74,4 +74,19 @@ async fn wait(
             request.matching(move |key| !tried.contains(&key.name)).owned().await
         }
     }
+}
+
+/// After how long a key of the fleet can be lent, if that is a matter of time: for whoever has tried some, and is told to come back.
+///
+/// Looks at every key: a request comes here once, after attempts that took far longer.
+pub fn soonest(keys: &Keys) -> Option<Duration> {
+    let now = keys.now();
+    let ready = keys.snapshot().into_iter().filter_map(|state| match state.standing {
+        Standing::Eligible => Some(now),
+        Standing::Cooling | Standing::Ejected => {
+            state.cooling_until.max(state.ejected_until).map(Timestamp::from_nanos)
+        }
+        _ => None,
+    });
+    ready.min().map(|ready| ready.saturating_since(now))
 }

@@ -144,8 +144,6 @@ impl Proxy {
         let deadline = Instant::now() + self.limits.request;
         let asked = Asked::read(request, &self.provider, self.limits.body, deadline).await?;
         let mut last = None;
-        // The shortest time that a key of those tried has asked for: whoever comes back may have that one again.
-        let mut rest: Option<Duration> = None;
         // With one that was never tried the fleet is empty, and it is the scheduler that says so.
         while tried.is_empty() || tried.len() < self.limits.attempts.min(self.keys.len()) {
             let patience = self.limits.patience.min(deadline.saturating_duration_since(Instant::now()));
@@ -153,10 +151,8 @@ impl Proxy {
             let lease = match lending::lend(&self.keys, &asked, tried, until).await {
                 Ok(lease) => lease,
                 Err(NoKey::Closed) => return Err(Refusal::Closing),
-                Err(NoKey::Later(after)) => {
-                    rest = rest.into_iter().chain(after).min();
-                    break;
-                }
+                Err(NoKey::Later(after)) if tried.is_empty() => return Err(Refusal::NoKey { after }),
+                Err(NoKey::Later(_)) => break,
             };
             if !tried.is_empty() {
                 self.metrics.retried();
@@ -167,15 +163,15 @@ impl Proxy {
                 Err(trouble) => trouble,
             };
             last = Some(trouble);
-            if let Trouble::RateLimited { retry_after } = trouble {
-                rest = Some(rest.map_or(retry_after, |rest| rest.min(retry_after)));
-            }
-            if !trouble.is_certain() && !asked.is_repeatable {
+            // With no time left, a further key could only be blamed for it.
+            if !(trouble.is_certain() || asked.is_repeatable) || Instant::now() >= deadline {
                 break;
             }
         }
         match last {
-            None | Some(Trouble::RateLimited { .. }) => Err(Refusal::NoKey { after: rest }),
+            None | Some(Trouble::RateLimited { .. }) => {
+                Err(Refusal::NoKey { after: lending::soonest(&self.keys) })
+            }
             Some(trouble) => Err(Refusal::Upstream(trouble)),
         }
     }
@@ -189,12 +185,14 @@ impl Proxy {
     ) -> Result<(http::Response<Incoming>, Attempt), Trouble> {
         let request = asked.with_key(&lease);
         let mut attempt = Attempt::begin(lease, &self.metrics);
-        let deadline = deadline.min(Instant::now() + self.limits.attempt);
-        let answer = match timeout_at(deadline, self.client.request(request)).await {
+        let (own, request_ends) = (Instant::now() + self.limits.attempt, deadline);
+        let answer = match timeout_at(own.min(request_ends), self.client.request(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) if error.is_connect() => return Err(attempt.fail(Trouble::Unreachable)),
             Ok(Err(_)) => return Err(attempt.fail(Trouble::Lost)),
-            Err(_) => return Err(attempt.fail(Trouble::TimedOut)),
+            Err(_) if own <= request_ends => return Err(attempt.fail(Trouble::TimedOut)),
+            // It had less time than an attempt may take.
+            Err(_) => return Err(attempt.fail(Trouble::OutOfTime)),
         };
         attempt.head_is_there();
         match self.judge(&answer) {

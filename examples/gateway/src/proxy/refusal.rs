@@ -45,7 +45,7 @@ impl Refusal {
             Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
             Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Refusal::NoKey { .. } | Refusal::Closing => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Upstream(Trouble::TimedOut) => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::Upstream(Trouble::TimedOut | Trouble::OutOfTime) => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Upstream(_) => StatusCode::BAD_GATEWAY,
         }
     }

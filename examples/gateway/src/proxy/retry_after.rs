@@ -23,7 +23,7 @@ pub fn write(after: Duration) -> HeaderValue {
     HeaderValue::from(whole_seconds(after))
 }
 
-/// As [`write`], as a number.
+/// As [`write()`], as a number.
 pub fn whole_seconds(after: Duration) -> u64 {
     (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)
 }

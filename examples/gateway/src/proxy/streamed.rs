@@ -78,7 +78,7 @@ impl Held {
         let body = match end {
             End::Complete => BodyEnd::Complete,
             End::Abandoned => BodyEnd::Abandoned,
-            End::RateLimited { .. } | End::Failed(_) => BodyEnd::Failed,
+            End::RateLimited { .. } | End::Failed(_) | End::GivenUp => BodyEnd::Failed,
         };
         self.visit.body_ended(body, self.bytes);
         self.attempt.end(end);
