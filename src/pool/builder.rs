@@ -11,7 +11,7 @@ use super::{
     queue::{BucketQueue, SEGMENT_SLOTS, SegmentedQueue},
     room::Room,
     tray::Tray,
-    worker::{BATCH, Pace},
+    worker::{BATCH, HeldUp, Pace},
 };
 use crate::sync::{
     Arc, CachePadded, Clock, Condvar, MonotonicClock, Mutex,
@@ -259,6 +259,7 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
             room: Room::new(),
             pace: Pace::new(),
             keeper: Keeper::default(),
+            held_up: HeldUp::default(),
             trays: (0..most).map(|_| Tray::new(BATCH)).collect(),
             tallies: (0..most).map(|_| CachePadded::default()).collect(),
             phase: AtomicU32::new(OPEN),

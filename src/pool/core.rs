@@ -11,7 +11,7 @@ use super::{
     queue::{BucketQueue, JobPriority, JobQueue, PushError, Refusal, SegmentedQueue},
     room::Room,
     tray::Tray,
-    worker::Pace,
+    worker::{HeldUp, Pace},
 };
 use crate::{
     node::quietly,
@@ -58,6 +58,7 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub room: Room,
     pub pace: Pace,
     pub keeper: Keeper,
+    pub held_up: HeldUp,
     pub trays: Box<[Tray<Job<T>>]>,
     pub tallies: Box<[CachePadded<Tally>]>,
     pub phase: AtomicU32,
@@ -107,13 +108,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 
     /// Puts a job into the queue, without waking anybody.
+    #[inline]
     pub fn push(&self, mut job: Job<T>) -> Result<(), PushError<Job<T>>> {
         if M::TIMED {
             job.set_since(self.clock.now());
         }
         let priority = job.get_priority();
         match &self.queue {
-            Waiting::Fifo(queue) => queue.push(job, priority),
+            Waiting::Fifo(queue) => queue.push_one(job),
             Waiting::Priority(queue) => queue.push(job, priority),
         }
     }
@@ -162,6 +164,14 @@ macro_rules! each {
             Waiting::Priority($queue) => $body,
         }
     };
+}
+
+impl<J: Send + 'static> Waiting<J> {
+    /// Takes at most `max` jobs out, which are given to `into`; answers how many.
+    #[inline]
+    pub fn pop_into(&self, max: usize, into: impl FnMut(J)) -> usize {
+        each!(self, queue => queue.pop_into(max, into))
+    }
 }
 
 impl<J: Send + 'static> JobQueue<J> for Waiting<J> {

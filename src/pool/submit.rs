@@ -92,6 +92,7 @@ impl<T> Error for SubmitError<T> {}
 
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// Accepts a job if there is room; counts nothing.
+    #[inline]
     fn accept(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
         if job.is_cancelled() {
             return Err(SubmitError { job, reason: RejectReason::Cancelled });
@@ -107,17 +108,27 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 
     /// Counts a refusal.
+    #[cold]
     fn refuse<O>(&self, refused: SubmitError<T>) -> Result<O, SubmitError<T>> {
         self.reject(refused.reason);
         Err(refused)
     }
 
+    /// W1, and what follows if there is no room, or if the job is refused.
+    #[inline]
+    fn submit(&self, job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
+        match self.accept(job) {
+            Ok(()) => Ok(()),
+            Err(SubmitError { job, reason: RejectReason::Full }) => {
+                self.accept_waiting(job, limit).or_else(|refused| self.refuse(refused))
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
     /// W1 to W5 of `room`, for a thread.
-    fn accept_waiting(&self, job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
-        let mut job = match self.accept(job) {
-            Err(SubmitError { job, reason: RejectReason::Full }) => job,
-            other => return other,
-        };
+    #[cold]
+    fn accept_waiting(&self, mut job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
         let until = limit.map(|limit| self.clock.now().saturating_add(limit));
         // Workers that are at work make room within microseconds.
         let mut spin = Spin::new();
@@ -194,8 +205,9 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     ///
     /// # Errors
     /// The job, if the pool is closed, now or while it waits, or if the job was cancelled.
+    #[inline]
     pub fn submit(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
-        self.core.accept_waiting(job, None).or_else(|refused| self.core.refuse(refused))
+        self.core.submit(job, None)
     }
 
     /// As [`submit`](Self::submit), for so long at most.
@@ -203,7 +215,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// # Errors
     /// As `submit`, or if there was no room in time.
     pub fn submit_timeout(&self, job: Job<T>, limit: Duration) -> Result<(), SubmitError<T>> {
-        self.core.accept_waiting(job, Some(limit)).or_else(|refused| self.core.refuse(refused))
+        self.core.submit(job, Some(limit))
     }
 
     /// As [`submit`](Self::submit), for a task: on any runtime.
