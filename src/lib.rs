@@ -88,7 +88,7 @@
 //! | `pool` | [`pool`]: a worker pool |
 //! | `pinning` | `pool`, whose workers can be kept on processors |
 //! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
-//! | `prometheus` | `prometheus::SchedulerCollector`, for the registry of `prometheus-client`; implies `telemetry` |
+//! | `prometheus` | `prometheus::SchedulerCollector` and, with `pool`, `PoolCollector`, for the registry of `prometheus-client`; implies `telemetry` |
 //! | `metrics` | `publish_metrics`, for the `metrics` facade; implies `telemetry` |
 //! | `tracing` | `tracing::TracingObserver` and `tracing::acquire_traced` |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |

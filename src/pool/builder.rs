@@ -279,6 +279,9 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
                 rest: self.rest,
                 idle: self.idle,
             },
+            scaled: [const { AtomicU64::new(0) }; 2],
+            #[cfg(not(any(loom, shuttle)))]
+            errands: super::lease::Errands::default(),
             pinned: self.pinned,
         });
         // From here on a drop ends what has begun.

@@ -74,6 +74,10 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub metrics: M,
     pub clock: Box<dyn Clock>,
     pub scaling: Scaling,
+    /// How often there came to be more workers, and fewer.
+    pub scaled: [AtomicU64; 2],
+    #[cfg(not(any(loom, shuttle)))]
+    pub errands: super::lease::Errands,
     pub pinned: bool,
 }
 
@@ -140,8 +144,17 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         self.tell(|metrics| metrics.rejected(reason));
     }
 
+    /// The number of workers has changed.
+    pub fn scaled(&self, from: usize, to: usize) {
+        // Relaxed: a count.
+        self.scaled[usize::from(to < from)].fetch_add(1, Ordering::Relaxed);
+        self.tell(|metrics| metrics.scaled(from, to));
+    }
+
     /// Lets nothing in any more, and wakes all who wait for something that will not come. Idempotent.
     pub fn close(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.errands.close();
         self.queue.close();
         // Release: pairs with the Acquire of `is_closed`.
         self.phase.store(DRAINING, Ordering::Release);

@@ -234,6 +234,11 @@ impl<T> Job<T> {
         body.payload
     }
 
+    /// The payload, of a job that has not ended.
+    pub(super) fn payload_mut(&mut self) -> Option<&mut T> {
+        self.body.as_mut().map(|body| &mut body.payload)
+    }
+
     /// When it was accepted, if times are taken.
     pub(super) fn since(&self) -> Timestamp {
         self.body().since
@@ -321,11 +326,21 @@ impl<T> Body<T> {
     }
 }
 
-/// A job that was never run ends here: see [`Ending::Dropped`].
-impl<T> Drop for Job<T> {
-    fn drop(&mut self) {
+impl<T> Job<T> {
+    #[cold]
+    fn end_unrun(&mut self) {
         if let Some(body) = self.body.take() {
             body.end(Ending::Dropped, None, |_| ());
+        }
+    }
+}
+
+/// A job that was never run ends here: see [`Ending::Dropped`].
+impl<T> Drop for Job<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.body.is_some() {
+            self.end_unrun();
         }
     }
 }

@@ -144,7 +144,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             if moment.is_none_or(|moment| since > moment) {
                 return Some(since.saturating_add(self.scaling.idle).saturating_since(now));
             }
-            self.tell(|metrics| metrics.scaled(count, count - 1));
+            self.scaled(count, count - 1);
             self.release_ended();
         }
     }
@@ -233,6 +233,6 @@ fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
     }
     memory.grown = Some(now);
     if started > 0 {
-        core.tell(|metrics| metrics.scaled(count.workers, count.workers + started));
+        core.scaled(count.workers, count.workers + started);
     }
 }

@@ -223,7 +223,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// Cancel-safe: a future that is dropped before it is ready drops its job, which was not accepted, and passes on its place in the
     /// queue for room. [`into_job`](SubmitFuture::into_job) gives the job back instead.
     pub fn submit_async(&self, job: Job<T>) -> SubmitFuture<'_, T, M> {
-        SubmitFuture { core: &self.core, job: Some(job), waiter: None }
+        SubmitFuture::new(&self.core, job)
     }
 
     /// Submits jobs from the front of `jobs` until none is left or one is refused, and wakes workers once. Those that were not accepted
@@ -279,7 +279,11 @@ pub struct SubmitFuture<'a, T: Send + 'static, M: Metrics> {
     waiter: Option<Arc<Waiter>>,
 }
 
-impl<T: Send + 'static, M: Metrics> SubmitFuture<'_, T, M> {
+impl<'a, T: Send + 'static, M: Metrics> SubmitFuture<'a, T, M> {
+    pub(super) fn new(core: &'a Core<T, M>, job: Job<T>) -> Self {
+        SubmitFuture { core, job: Some(job), waiter: None }
+    }
+
     /// The job, if it was not accepted yet.
     pub fn into_job(mut self) -> Option<Job<T>> {
         self.job.take()

@@ -16,7 +16,7 @@ use std::{
 
 use leasehold::{
     internals::{
-        pool::{Hand, Next, Tray},
+        pool::{Hand, Next, Room, Tray},
         sync::Arc,
     },
     pool::{EndingKind, Job, Order, Pool, RejectReason},
@@ -158,6 +158,27 @@ fn wait_for_room_and_give_up() {
         assert!(pool.shutdown(Duration::MAX).is_complete());
         assert_eq!(count.run(), 2 + usize::from(accepted));
         assert_eq!(count.cleaned(), 3, "the job that was given up was dropped");
+    });
+}
+
+/// One who waits for room and gives up, before or after it was rung: the other one is rung. Room by itself, because in a pool a worker that
+/// finds nothing rings again, and would only be later.
+#[test]
+fn room_given_up() {
+    model_within(3, || {
+        let room = Arc::new(Room::new());
+        let (first, _) = room.wait(Some(Waker::noop().clone()));
+        let (second, _) = room.wait(Some(Waker::noop().clone()));
+        let worker = {
+            let room = Arc::clone(&room);
+            spawn(move || room.freed(|| 1))
+        };
+        let rung = first.rung_or_leave(Waker::noop());
+        room.leave(&first, false);
+        worker.join().expect("no panic");
+        assert!(second.rung_or_leave(Waker::noop()), "the first one was rung: {rung}");
+        room.leave(&second, true);
+        assert_eq!(room.waiting(), 0);
     });
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     choice::{self, Choice},
-    compare,
+    compare, pressure,
 };
 
 /// Shows the scheduler at work: replays request traces in virtual time, measures it against one mutex.
@@ -23,6 +23,8 @@ pub enum Command {
     Replay(Replay),
     /// Measure the scheduler against one mutex: nanoseconds per operation, side by side.
     Compare(compare::Compare),
+    /// Put large jobs through a worker pool with a short queue, and tell how much memory that took.
+    Pressure(pressure::Pressure),
     /// Print the built-in fleet file.
     Fleet,
 }

@@ -9,6 +9,7 @@ mod compare;
 mod error;
 mod fleet;
 mod output;
+mod pressure;
 mod progress;
 mod replay;
 mod report;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         Command::Replay(options) => replay::replay(&options).map(|()| ExitCode::SUCCESS),
         Command::Compare(options) => compare::compare(&options),
+        Command::Pressure(options) => pressure::pressure(&options),
         Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {

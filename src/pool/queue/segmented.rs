@@ -311,10 +311,26 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// Takes one item out; none if the queue was empty at some moment of this call. Lock-free.
+    #[inline]
     pub fn pop(&self) -> Option<T> {
-        let mut one = None;
-        self.pop_into(1, |item| one = Some(item));
-        one
+        let guard = self.reclaim.pin();
+        loop {
+            let segment = self.first(&guard);
+            match segment.claim(1) {
+                Claimed::Slots(index, _) => {
+                    let item = segment.take(index);
+                    if item.is_some() {
+                        return item;
+                    }
+                }
+                Claimed::Nothing => return None,
+                Claimed::UsedUp => {
+                    if !self.advance(segment, &guard) {
+                        return None;
+                    }
+                }
+            }
+        }
     }
 
     /// C1 to C7: at most `max` items are given to `into`, which must not panic; answers how many.
