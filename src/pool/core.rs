@@ -18,7 +18,6 @@ use crate::{
     sync::{
         CachePadded, Clock, Condvar, Mutex, MutexGuard, Timestamp,
         atomic::{AtomicBool, AtomicU32, Ordering},
-        barrier,
         count::AtomicU64,
     },
 };
@@ -124,10 +123,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// N2 to N4 of `beds`, after something has come into the queue.
+    /// N3 and N4 of `beds`, after something has come into the queue, whose push is N1 and N2.
     #[inline]
     pub fn arrived(&self) {
-        barrier::light();
         let count = self.beds.count();
         if count.asleep > 0 {
             if count.asleep == count.workers || self.pace.is_long() {

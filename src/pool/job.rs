@@ -235,6 +235,7 @@ impl<T> Job<T> {
     }
 
     /// The payload, of a job that has not ended.
+    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn payload_mut(&mut self) -> Option<&mut T> {
         self.body.as_mut().map(|body| &mut body.payload)
     }

@@ -39,6 +39,7 @@ impl Task {
 
 type Slot<R> = Arc<Mutex<Option<R>>>;
 
+#[cfg(not(any(loom, shuttle)))]
 impl Task {
     /// A job whose closure comes later, or never; the handle of its result, and where that belongs.
     pub(super) fn unset<R>() -> (Job<Task>, TaskHandle<R>, Slot<R>) {

@@ -31,8 +31,8 @@ const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 6 };
 /// So that a slot of up to 64 bytes is in one line.
 const LINE: usize = 64;
 
-/// How far ahead producers and consumers ask for the lines that they will use.
-pub const AHEAD: usize = 8;
+/// How far ahead, in bytes, producers and consumers ask for the lines that they will use.
+const AHEAD: usize = 512;
 
 /// Set in `tail`: no slot is reserved any more.
 const CLOSED: usize = 1;
@@ -148,6 +148,9 @@ pub enum Claimed {
 }
 
 impl<T> Segment<T> {
+    /// [`AHEAD`], in slots.
+    pub const AHEAD: usize = AHEAD.div_ceil(size_of::<Slot<T>>());
+
     /// A segment that nobody else can reach.
     pub fn new(slots: usize) -> Box<Self> {
         Box::new(Segment {
@@ -237,7 +240,7 @@ impl<T> Segment<T> {
     #[inline]
     pub fn publish(&self, index: usize, item: T) -> Result<(), T> {
         let slot = &self.slots[index];
-        if let Some(later) = self.slots.get(index + AHEAD) {
+        if let Some(later) = self.slots.get(index + Self::AHEAD) {
             prefetch_to_write(later);
         }
         // SAFETY: reserved by the caller, and its own until the state is `FULL`.

@@ -77,7 +77,7 @@ use std::{collections::VecDeque, fmt};
 use super::{
     JobPriority, JobQueue, PushError, Refusal,
     recycle::Store,
-    segment::{AHEAD, Claimed, Reserved, Segment},
+    segment::{Claimed, Reserved, Segment},
 };
 use crate::{
     lookup::{DefaultReclaim, Guard, Reclaim},
@@ -346,10 +346,10 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
             match segment.claim(max) {
                 Claimed::Slots(from, count) => {
                     let end = from + count;
-                    (from..end.min(from + AHEAD)).for_each(|index| segment.expect(index));
+                    (from..end.min(from + Segment::<T>::AHEAD)).for_each(|index| segment.expect(index));
                     for index in from..end {
-                        if index + AHEAD < end {
-                            segment.expect(index + AHEAD);
+                        if index + Segment::<T>::AHEAD < end {
+                            segment.expect(index + Segment::<T>::AHEAD);
                         }
                         if let Some(item) = segment.take(index) {
                             into(item);
