@@ -151,6 +151,11 @@ impl<T> Segment<T> {
     /// [`AHEAD`], in slots.
     pub const AHEAD: usize = AHEAD.div_ceil(size_of::<Slot<T>>());
 
+    /// The size of so many slots.
+    pub fn bytes(slots: usize) -> usize {
+        slots.saturating_mul(size_of::<Slot<T>>())
+    }
+
     /// A segment that nobody else can reach.
     pub fn new(slots: usize) -> Box<Self> {
         Box::new(Segment {

@@ -90,8 +90,9 @@ use crate::{
 /// Slots in a segment, unless another number is asked for.
 pub const SEGMENT_SLOTS: usize = 64;
 
-/// Segments that are kept to be used again, at most. The reclaimer gives them back 128 at a time, of each thread.
-const KEPT: usize = 1_024;
+/// Bytes of slots that are kept to be used again, at most. The reclaimer gives segments back 128 at a time, of each thread; a burst that has
+/// gone should not be paid for again by the next one, and large items should not keep a multiple of it.
+const KEPT: usize = 16 << 20;
 
 /// A lock-free queue of many producers and many consumers, first in, first out.
 ///
@@ -103,7 +104,7 @@ const KEPT: usize = 1_024;
 /// *Ordering:* what happened before a push happens before what follows the pop of that item.
 ///
 /// *Complexity:* O(1) for each item, with one read-modify-write for each push or batch of them, and one for each pop or batch. Allocates a segment now and then; once so many segments are in use as the threads need, none: segments
-/// are used again, up to 1,024 of them are kept.
+/// are used again, and up to 16 MiB of them are kept.
 ///
 /// ```
 /// use leasehold::pool::{JobPriority, JobQueue, Refusal, SegmentedQueue};
@@ -153,7 +154,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     /// slots (at least one). More slots are fewer segments to be linked and retired, and more memory while there is little in the queue.
     pub fn with(limit: u64, slots: usize) -> Self {
         let slots = slots.max(1);
-        let store = Arc::new(Store::new(KEPT));
+        let store = Arc::new(Store::new((KEPT / Segment::<T>::bytes(slots)).max(1)));
         let mut first = Segment::new(slots);
         first.place(0, Arc::clone(&store));
         let first = Box::into_raw(first);
