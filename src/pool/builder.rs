@@ -256,7 +256,7 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         let core = Arc::new(Core {
             queue,
             beds: Beds::new(most),
-            room: Room::new(),
+            room: Room::default(),
             pace: Pace::new(),
             keeper: Keeper::default(),
             held_up: HeldUp::default(),

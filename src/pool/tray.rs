@@ -204,7 +204,7 @@ impl<J> Tray<J> {
 impl<J> Hand<'_, J> {
     /// T1 to T4. The last job, if there was one, is over.
     #[inline]
-    pub fn next(&mut self) -> Next {
+    pub fn begin(&mut self) -> Next {
         let front = self.front + 1;
         // T1. Relaxed, here and at T3: T2 orders them.
         self.tray.front.store(front, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl<J> Hand<'_, J> {
         Next::Fill
     }
 
-    /// Runs `f` with the job that [`next`](Hand::next) has begun, and drops what is left of it.
+    /// Runs `f` with the job that [`begin`](Hand::begin) has begun, and drops what is left of it.
     ///
     /// # Panics
     /// If there is none; and with `f`.

@@ -161,12 +161,12 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let mut pulse = Pulse::default();
         // When the job that is begun next begins, if times are taken.
         let mut begun = Timestamp::ZERO;
-        let mut next = hand.next();
+        let mut next = hand.begin();
         loop {
             next = match next {
                 Next::Run => {
                     hand.run(|job| self.run(job, me, tally, &mut begun));
-                    hand.next()
+                    hand.begin()
                 }
                 Next::Fill => {
                     self.before_batch(&mut pulse);
@@ -175,7 +175,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                             Rest::Found => {}
                             Rest::Woken => {
                                 pulse.small = false;
-                                next = hand.next();
+                                next = hand.begin();
                                 continue;
                             }
                             Rest::Over { dismissed } => return dismissed,

@@ -166,7 +166,7 @@ fn wait_for_room_and_give_up() {
 #[test]
 fn room_given_up() {
     model_within(3, || {
-        let room = Arc::new(Room::new());
+        let room = Arc::new(Room::default());
         let (first, _) = room.wait(Some(Waker::noop().clone()));
         let (second, _) = room.wait(Some(Waker::noop().clone()));
         let worker = {
@@ -274,7 +274,7 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             spawn(move || {
                 let own = Tray::new(3);
                 let mut hand = own.hand().expect("nobody has it");
-                assert_eq!(hand.next(), Next::Fill);
+                assert_eq!(hand.begin(), Next::Fill);
                 hand.steal(&tray);
                 everything(&mut hand)
             })
@@ -288,7 +288,7 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             })
         });
         let mut hand = tray.hand().expect("nobody has it");
-        let mut all = match hand.next() {
+        let mut all = match hand.begin() {
             Next::Fill => {
                 (0..jobs).for_each(|job| hand.put(Box::new(job)));
                 everything(&mut hand)
@@ -317,7 +317,7 @@ fn everything(hand: &mut Hand<'_, Box<u32>>) -> Vec<u32> {
     let mut next = hand.filled();
     while next == Next::Run {
         hand.run(|job| all.push(**job));
-        next = hand.next();
+        next = hand.begin();
     }
     all
 }
