@@ -89,7 +89,7 @@
 //! | `pinning` | `pool`, whose workers can be kept on processors |
 //! | `cluster` | `cluster`: one fleet shared by many processes, through a Redis or Valkey server |
 //! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
-//! | `prometheus` | `prometheus::SchedulerCollector`, for the registry of `prometheus-client`; implies `telemetry` |
+//! | `prometheus` | `prometheus::SchedulerCollector` and, with `pool`, `PoolCollector`, for the registry of `prometheus-client`; implies `telemetry` |
 //! | `metrics` | `publish_metrics`, for the `metrics` facade; implies `telemetry` |
 //! | `tracing` | `tracing::TracingObserver` and `tracing::acquire_traced` |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |

@@ -1,6 +1,5 @@
 //! What goes wrong in the two Go pools that this one replaces, one test for each; the numbers are those of the inventory of their defects.
-//! W: wpool. A: go-adaptive-pool. Those that Rust or the crate's shape rules out have no test: W5, W6, W15, W19, W22, A9, A13 (no such
-//! parts), W17 (a thread cannot be left from inside a job), W18 (no lock in the queue). W11 is in `pool_allocations`.
+//! W: wpool. A: go-adaptive-pool. W11 is in `pool_allocations`, A9 in `prometheus`.
 //!
 //! Cost: some seconds, most of it asleep.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -157,6 +156,47 @@ fn w04_accepted_means_run_whatever_comes() {
         let accepted: usize = submitters.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(run_then, accepted);
     }
+}
+
+/// W5: every order that can be chosen is built, and runs jobs, and ends.
+#[test]
+fn w05_whatever_can_be_chosen_is_there() {
+    for order in [Order::Fifo, Order::Priority] {
+        let pool = Pool::<Task>::builder().workers(2).order(order).build().expect("in range");
+        assert_eq!(pool.spawn(|_| 1).expect("open").wait().expect("run"), 1, "{order:?}");
+        assert!(pool.shutdown(LONG).is_complete(), "{order:?}");
+    }
+}
+
+/// W6: what becomes of jobs can be observed: whoever sets the pool up says who is told of failures.
+#[test]
+fn w06_failures_reach_the_handler() {
+    let (sender, told) = mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let pool = Pool::<u32>::builder()
+        .workers(1)
+        .on_failure(move |number: &u32, ending| {
+            let what = match ending {
+                Ending::Failed(error) => error.to_string(),
+                Ending::Panicked(panic) => (*panic.downcast_ref::<&str>().expect("a text")).to_owned(),
+                other => format!("{other:?}"),
+            };
+            sender.lock().unwrap().send((*number, what)).unwrap();
+        })
+        .build()
+        .expect("in range");
+    for number in 0..4 {
+        pool.submit(Job::new(number, |number, _| match *number {
+            1 => Err("failed".into()),
+            // Not by `panic!`, which would be printed.
+            2 => std::panic::resume_unwind(Box::new("panicked")),
+            _ => Ok(()),
+        }))
+        .expect("open");
+    }
+    assert!(pool.shutdown(LONG).is_complete());
+    let told: Vec<_> = told.try_iter().collect();
+    assert_eq!(told, [(1, "failed".to_owned()), (2, "panicked".to_owned())]);
 }
 
 /// W7: the cleanup runs for a job that was cancelled too, and it is counted.
@@ -321,12 +361,84 @@ fn w14_a_long_job_hides_nothing() {
     drop(go);
 }
 
+/// W15: a pool that asks for pinned workers is built and works in every build: with the feature, without it, and where the system
+/// pins nothing.
+#[test]
+fn w15_pinning_can_be_asked_for_anywhere() {
+    let pool = Pool::<Task>::builder().workers(3).pinned(true).build().expect("in any build");
+    let answers: Vec<_> = (0..30).map(|i| pool.spawn(move |_| i).expect("open")).collect();
+    for (i, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.wait().expect("run"), i);
+    }
+}
+
 /// W16: workers are pinned within what the process may use, and pinning never stops a pool.
 #[test]
 fn w16_pinning_keeps_to_what_is_allowed() {
     let pool = Pool::<Task>::builder().workers(5).pinned(true).build().expect("in range");
     for i in 0..50 {
         assert_eq!(pool.spawn(move |_| i).expect("open").wait().expect("done"), i);
+    }
+}
+
+/// W17: a job that leaves in any other way than by returning takes nothing with it: the rest of its batch is run, by the same worker, and
+/// nothing stays counted as taken.
+#[test]
+fn w17_a_job_that_unwinds_leaves_its_batch() {
+    let pool = closures(1, 1_000);
+    let go = block(&pool);
+    let workers = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for i in 0..200 {
+        let workers = Arc::clone(&workers);
+        let leaves = move || {
+            workers.lock().unwrap().push(thread::current().id());
+            if i % 2 == 1 {
+                std::panic::resume_unwind(Box::new(i));
+            }
+        };
+        pool.submit(task(leaves)).expect("room");
+    }
+    drop(go);
+    eventually("all have ended", || pool.stats().done + pool.stats().panicked == 201);
+    let stats = pool.stats();
+    assert_eq!((stats.done, stats.panicked, stats.taken, stats.queued, stats.workers), (101, 100, 0, 0, 1));
+    let workers = workers.lock().unwrap();
+    assert!(workers.len() == 200 && workers.iter().all(|id| *id == workers[0]), "one thread has run all");
+}
+
+/// W18: nothing in the queue, nor in the store of its segments, takes a lock, as its documents say.
+#[test]
+fn w18_the_queue_takes_no_lock() {
+    for (file, source) in [
+        ("segmented.rs", include_str!("../src/pool/queue/segmented.rs")),
+        ("segment.rs", include_str!("../src/pool/queue/segment.rs")),
+        ("recycle.rs", include_str!("../src/pool/queue/recycle.rs")),
+    ] {
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for lock in ["Mutex", "SpinLock", "RwLock", "Condvar", ".lock()"] {
+                assert!(!line.contains(lock), "{file}: {line}");
+            }
+        }
+    }
+}
+
+/// W19: what the documents show is compiled and run: every block of Rust that speaks of a pool is a doctest.
+#[test]
+fn w19_examples_in_the_documents_are_compiled() {
+    let library = include_str!("../src/lib.rs");
+    for (name, document) in
+        [("README.md", include_str!("../README.md")), ("docs/guide.md", include_str!("../docs/guide.md"))]
+    {
+        assert!(library.contains(&format!("include_str!(\"../{name}\")")), "{name} is part of the doctests");
+        let mut fence = "";
+        for line in document.lines() {
+            if let Some(language) = line.trim_start().strip_prefix("```") {
+                fence = if fence.is_empty() && !language.is_empty() { language } else { "" };
+            } else if line.contains("pool::") && fence.starts_with("rust") {
+                assert!(!fence.contains("ignore"), "{name}: {line}");
+            }
+        }
     }
 }
 
@@ -365,6 +477,30 @@ fn w21_no_job_is_stranded_in_a_bucket() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     eventually("all are run", || pool.stats().done == 8_000);
     assert_eq!(pool.stats().queued, 0);
+}
+
+/// W22: what a queue by priority says about itself is so: how much is in it, how much has come out, whether there may be work; and
+/// each of its refusals does occur.
+#[test]
+fn w22_a_queue_by_priority_tells_the_truth() {
+    let queue = BucketQueue::bounded(100);
+    assert_eq!((queue.len(), queue.is_empty(), queue.passed(), queue.capacity()), (0, true, 0, Some(100)));
+    let level = |number| JobPriority::new(number).expect("1 to 63");
+    for i in 0..100u8 {
+        queue.push(i, level(1 + i % 63)).expect("room");
+        assert_eq!((queue.len(), queue.is_empty()), (usize::from(i) + 1, false));
+    }
+    assert_eq!(queue.push(100, level(1)).expect_err("full").reason, leasehold::pool::Refusal::Full);
+    let mut out = VecDeque::new();
+    for popped in 1..=100 {
+        assert_eq!(queue.pop_many(1, &mut out), 1);
+        assert_eq!((queue.len(), queue.passed()), (100 - popped, popped as u64));
+    }
+    // At the moment of their push all were due at turn 0 + p: the more urgent first, then the earlier.
+    let urgency = |i: &u8| (i % 63, *i);
+    assert!(out.make_contiguous().is_sorted_by_key(urgency), "{out:?}");
+    queue.close();
+    assert_eq!(queue.push(0, ANY).expect_err("closed").reason, leasehold::pool::Refusal::Closed);
 }
 
 /// W23: more than one worker can be woken: jobs that wait for each other meet.
@@ -570,6 +706,31 @@ fn a12_each_number_means_one_thing() {
     assert_eq!((metrics.accepted(), metrics.waited().count(), metrics.ran().count()), (3, 3, 3));
     assert!(metrics.ran().sum() >= Duration::from_millis(30));
     assert!(metrics.waited().sum() >= Duration::from_millis(29), "the third has waited for two");
+}
+
+/// A13: jobs that fail write nothing anywhere: who is told is the handler. This test runs itself once more, with the failing jobs, and
+/// reads what that has written.
+#[test]
+fn a13_failing_jobs_write_nothing() {
+    const INSIDE: &str = "LEASEHOLD_TEST_A13";
+    if std::env::var_os(INSIDE).is_some() {
+        let pool = Pool::<u32>::builder().workers(2).build().expect("in range");
+        for i in 0..500 {
+            pool.submit(Job::new(i, |_, _| Err("a13 has failed".into()))).expect("open");
+        }
+        assert!(pool.shutdown(LONG).is_complete());
+        assert_eq!(pool.stats().failed, 500);
+        return;
+    }
+    let run = std::process::Command::new(std::env::current_exe().expect("a test"))
+        .args(["--exact", "a13_failing_jobs_write_nothing", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("it starts");
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success() && out.contains("1 passed"), "{out}{err}");
+    assert!(!out.contains("a13 has failed") && err.is_empty(), "{out}{err}");
+    assert!(out.lines().count() < 10, "{out}");
 }
 
 /// A14: no two workers have the same number at the same time.

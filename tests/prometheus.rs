@@ -233,3 +233,54 @@ fn every_series_of_the_go_collector_has_one_here() {
         assert!(written.iter().any(is_it), "{name}: no {ours}");
     }
 }
+
+/// A9: a pool's numbers are there for whoever scrapes, and two pools do not clash. They are the pool's own.
+#[cfg(feature = "pool")]
+#[test]
+fn a09_several_pools_in_one_registry() {
+    use leasehold::{
+        pool::{AtomicMetrics, CancelToken, Job, Pool},
+        prometheus::PoolCollector,
+    };
+    let collector = PoolCollector::new();
+    let mut registry = registry(&SchedulerCollector::new());
+    registry.register_collector(Box::new(collector.clone()));
+    let timed = Pool::<u32>::builder().workers(2).capacity(50).metrics(AtomicMetrics::default());
+    let timed = Arc::new(timed.build().expect("in range"));
+    let plain = Arc::new(Pool::<u32>::builder().workers(3).build().expect("in range"));
+    collector.watch("timed", &timed);
+    collector.watch("plain", &plain);
+    let token = CancelToken::new();
+    for i in 0..40 {
+        let job = Job::new(i, |i, _| match *i {
+            0..20 => Ok(()),
+            20..30 => Err("failed".into()),
+            // Not by `panic!`, which would be printed.
+            _ => std::panic::resume_unwind(Box::new("panicked")),
+        });
+        timed.submit(job).expect("open");
+    }
+    token.cancel();
+    let cancelled = Job::new(0, |_, _| Ok(())).cancel_with(token);
+    timed.try_submit(cancelled).expect_err("cancelled");
+    assert!(timed.shutdown(Duration::from_secs(20)).is_complete());
+    timed.try_submit(Job::new(0, |_, _| Ok(()))).expect_err("closed");
+    let read = samples(&registry);
+    let of = |name: &str| *read.get(name).unwrap_or_else(|| panic!("no {name}"));
+    for (ended, count) in [("done", 20.0), ("failed", 10.0), ("panicked", 10.0), ("cancelled", 0.0)] {
+        assert_eq!(of(&format!("leasehold_pool_jobs_total{{pool=\"timed\",ended=\"{ended}\"}}")), count);
+    }
+    for (reason, count) in [("full", 0.0), ("closed", 1.0), ("cancelled", 1.0), ("timed_out", 0.0)] {
+        let name = format!("leasehold_pool_rejected_total{{pool=\"timed\",reason=\"{reason}\"}}");
+        assert_eq!(of(&name), count);
+    }
+    assert_eq!(of("leasehold_pool_run_seconds_count{pool=\"timed\"}"), 40.0);
+    assert_eq!(of("leasehold_pool_queue_wait_seconds_count{pool=\"timed\"}"), 40.0);
+    assert_eq!(of("leasehold_pool_queue_depth{pool=\"timed\"}"), 0.0);
+    let workers = |state: &str| of(&format!("leasehold_pool_workers{{pool=\"plain\",state=\"{state}\"}}"));
+    assert_eq!(workers("busy") + workers("idle"), 3.0);
+    assert_eq!(of("leasehold_pool_scalings_total{pool=\"plain\",direction=\"up\"}"), 0.0);
+    assert!(!read.keys().any(|name| name.contains("seconds") && name.contains("\"plain\"")), "no times");
+    drop(timed);
+    assert!(!samples(&registry).keys().any(|name| name.contains("\"timed\"")), "it is gone");
+}

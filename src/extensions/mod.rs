@@ -4,13 +4,16 @@
 //! |---|---|
 //! | `tokio` | tokio's time as timer and clock |
 //! | `series` | what is measured, under which names |
-//! | `prometheus` | a collector for `prometheus-client` |
+//! | `pool_series` | the same of a worker pool |
+//! | `prometheus` | collectors for `prometheus-client` |
 //! | `metrics` | the `metrics` facade |
 //! | `tracing` | events and spans for `tracing` |
 //! | `tower` | a lease for the life of a response |
 
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(all(feature = "prometheus", feature = "pool"))]
+mod pool_series;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 #[cfg(any(feature = "prometheus", feature = "metrics"))]

@@ -1,7 +1,7 @@
-//! Schedulers as a collector of `prometheus-client`.
+//! Schedulers, and pools, as collectors of `prometheus-client`.
 //!
 //! One collector for all schedulers of a registry, not one for each: a family may have its description once in an exposition, and the
-//! label `scheduler` tells the samples apart.
+//! label `scheduler` tells the samples apart. The same for pools.
 
 use std::{
     collections::HashMap,
@@ -32,9 +32,83 @@ impl<R: Resource, S: BuildHasher + Send + Sync> Source for Weak<Scheduler<R, S>>
     }
 }
 
+#[cfg(feature = "pool")]
+impl<T: Send + 'static, M: crate::pool::Metrics> Source for Weak<crate::pool::Pool<T, M>> {
+    fn read(&self) -> Option<Vec<Series>> {
+        let pool = self.upgrade()?;
+        Some(super::pool_series::series(&pool.stats(), pool.metrics().distributions()))
+    }
+}
+
 struct Watched {
     name: String,
     source: Box<dyn Source>,
+}
+
+/// What a collector watches.
+#[derive(Clone, Default)]
+struct Watch(Arc<Mutex<Vec<Watched>>>);
+
+impl Watch {
+    fn all(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, name: &str, source: Box<dyn Source>) {
+        let name = escaped(name);
+        let mut watched = self.all();
+        watched.retain(|other| other.name != name);
+        watched.push(Watched { name, source });
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.all().iter().map(|watched| watched.name.clone()).collect()
+    }
+
+    /// Every family once, the samples of each source with its name under `label`.
+    fn encode(&self, label: &'static str, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let read: Vec<(String, Vec<Series>)> = {
+            let mut watched = self.all();
+            let mut read = Vec::with_capacity(watched.len());
+            watched.retain(|watched| {
+                let series = watched.source.read();
+                let lives = series.is_some();
+                read.extend(series.map(|series| (watched.name.clone(), series)));
+                lives
+            });
+            read
+        };
+        // Who measures more has the same families, and some at the end.
+        let Some((_, families)) = read.iter().max_by_key(|(_, families)| families.len()) else {
+            return Ok(());
+        };
+        for (place, family) in families.iter().enumerate() {
+            let unit = family.unit.map(|_| Unit::Seconds);
+            let name = format!("leasehold_{}", family.name);
+            let kind = match family.kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
+            };
+            let mut metric = encoder.encode_descriptor(&name, family.help, unit.as_ref(), kind)?;
+            for (source, family) in read.iter().filter_map(|(name, all)| Some((name, all.get(place)?))) {
+                for (value, sample) in &family.samples {
+                    let mut labels = vec![(label, source.as_str())];
+                    labels.extend(family.label.map(|label| (label, *value)));
+                    let mut metric = metric.encode_family(&labels)?;
+                    match sample {
+                        Value::Count(count) => metric.encode_counter::<NoLabelSet, _, u64>(count, None)?,
+                        Value::Level(level) => metric.encode_gauge(level)?,
+                        Value::Distribution { sum, buckets } => {
+                            let count = buckets.iter().map(|(_, count)| count).sum();
+                            metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The metrics of any number of schedulers, each with its name in the label `scheduler`. Clones are the same collector.
@@ -58,16 +132,12 @@ struct Watched {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct SchedulerCollector(Arc<Mutex<Vec<Watched>>>);
+pub struct SchedulerCollector(Watch);
 
 impl SchedulerCollector {
     /// It watches nobody yet.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches a scheduler under this name, as long as it lives; it is not kept alive. A name that is in use goes to the newcomer. It may
@@ -77,64 +147,76 @@ impl SchedulerCollector {
         name: impl Into<String>,
         scheduler: &Arc<Scheduler<R, S>>,
     ) {
-        let name = escaped(&name.into());
-        let source = Box::new(Arc::downgrade(scheduler));
-        let mut watched = self.watched();
-        watched.retain(|other| other.name != name);
-        watched.push(Watched { name, source });
+        self.0.add(&name.into(), Box::new(Arc::downgrade(scheduler)));
     }
 }
 
 impl fmt::Debug for SchedulerCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.watched().iter().map(|watched| watched.name.clone()).collect();
-        f.debug_tuple("SchedulerCollector").field(&names).finish()
+        f.debug_tuple("SchedulerCollector").field(&self.0.names()).finish()
     }
 }
 
 impl Collector for SchedulerCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let read: Vec<(String, Vec<Series>)> = {
-            let mut watched = self.watched();
-            let mut read = Vec::with_capacity(watched.len());
-            watched.retain(|watched| {
-                let series = watched.source.read();
-                let lives = series.is_some();
-                read.extend(series.map(|series| (watched.name.clone(), series)));
-                lives
-            });
-            read
-        };
-        // Who measures more has the same families, and some at the end.
-        let Some((_, families)) = read.iter().max_by_key(|(_, families)| families.len()) else {
-            return Ok(());
-        };
-        for (place, family) in families.iter().enumerate() {
-            let unit = family.unit.map(|_| Unit::Seconds);
-            let name = format!("leasehold_{}", family.name);
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
-            };
-            let mut metric = encoder.encode_descriptor(&name, family.help, unit.as_ref(), kind)?;
-            for (scheduler, family) in read.iter().filter_map(|(name, all)| Some((name, all.get(place)?))) {
-                for (value, sample) in &family.samples {
-                    let mut labels = vec![("scheduler", scheduler.as_str())];
-                    labels.extend(family.label.map(|label| (label, *value)));
-                    let mut metric = metric.encode_family(&labels)?;
-                    match sample {
-                        Value::Count(count) => metric.encode_counter::<NoLabelSet, _, u64>(count, None)?,
-                        Value::Level(level) => metric.encode_gauge(level)?,
-                        Value::Distribution { sum, buckets } => {
-                            let count = buckets.iter().map(|(_, count)| count).sum();
-                            metric.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        self.0.encode("scheduler", encoder)
+    }
+}
+
+/// The metrics of any number of worker pools, each with its name in the label `pool`. Clones are the same collector.
+///
+/// A scrape reads [`Pool::stats`](crate::pool::Pool::stats), and the distributions of waiting and running times if the pool's
+/// [`Metrics`](crate::pool::Metrics) keep them, as [`AtomicMetrics`](crate::pool::AtomicMetrics) do.
+///
+/// ```
+/// use leasehold::{pool::{AtomicMetrics, Job, Pool}, prometheus::PoolCollector};
+/// use prometheus_client::registry::Registry;
+/// use std::{sync::Arc, time::Duration};
+///
+/// let pool = Arc::new(Pool::builder().workers(2).metrics(AtomicMetrics::default()).build()?);
+/// let collector = PoolCollector::new();
+/// collector.watch("thumbnails", &pool);
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(collector));
+/// pool.submit(Job::new(0u8, |_, _| Ok(())))?;
+/// pool.shutdown(Duration::MAX);
+/// let text = leasehold::prometheus::text(&registry)?;
+/// assert!(text.contains("leasehold_pool_jobs_total{pool=\"thumbnails\",ended=\"done\"} 1\n"));
+/// assert!(text.contains("leasehold_pool_run_seconds_count{pool=\"thumbnails\"} 1\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "pool")]
+#[derive(Clone, Default)]
+pub struct PoolCollector(Watch);
+
+#[cfg(feature = "pool")]
+impl PoolCollector {
+    /// It watches nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Watches a pool under this name, as long as it lives; it is not kept alive. A name that is in use goes to the newcomer.
+    pub fn watch<T: Send + 'static, M: crate::pool::Metrics>(
+        &self,
+        name: impl Into<String>,
+        pool: &Arc<crate::pool::Pool<T, M>>,
+    ) {
+        self.0.add(&name.into(), Box::new(Arc::downgrade(pool)));
+    }
+}
+
+#[cfg(feature = "pool")]
+impl fmt::Debug for PoolCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PoolCollector").field(&self.0.names()).finish()
+    }
+}
+
+#[cfg(feature = "pool")]
+impl Collector for PoolCollector {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        self.0.encode("pool", encoder)
     }
 }
 

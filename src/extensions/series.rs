@@ -57,7 +57,7 @@ fn counter(name: &'static str, help: &'static str, count: u64) -> Series {
     counters(name, help, None, vec![("", count)])
 }
 
-fn counters(
+pub(super) fn counters(
     name: &'static str,
     help: &'static str,
     label: Option<&'static str>,
@@ -67,11 +67,11 @@ fn counters(
     Series { name, help, unit: None, kind: Kind::Counter, label, samples }
 }
 
-fn gauge(name: &'static str, help: &'static str, level: u64) -> Series {
+pub(super) fn gauge(name: &'static str, help: &'static str, level: u64) -> Series {
     gauges(name, help, None, vec![("", level)])
 }
 
-fn gauges(
+pub(super) fn gauges(
     name: &'static str,
     help: &'static str,
     label: Option<&'static str>,
@@ -205,7 +205,7 @@ fn waiting(waits: &crate::WaitStats) -> Value {
     Value::Distribution { sum: seconds(waits.waiting_nanos), buckets }
 }
 
-fn seconds(nanos: u64) -> f64 {
+pub(super) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 

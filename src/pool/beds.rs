@@ -7,7 +7,7 @@
 //! ```text
 //!   whoever brings work                              a worker that found none
 //!     N1  the work is where workers look               B1  under the mutex: onto the list, asleep += 1
-//!     N2  light barrier                                B2  heavy barrier
+//!     N2  light barrier: the push's own                B2  heavy barrier
 //!     N3  read the count: all asleep? wake one:        B3  look for work once more. Found: under the mutex off the
 //!         under the mutex off the list, asleep -= 1        list, asleep -= 1 (or, if that has been done: the bell
 //!     N4  ring its bell                                    has rung or will); work
@@ -17,6 +17,9 @@
 //! **Nothing is left lying while all sleep.** N2 and B2 are a full fence on both sides (`sync::barrier`): either N3 sees the worker
 //! asleep, or B3 sees the work. If N3 sees somebody awake who then goes to sleep, his B3 comes after that N1. So of the
 //! workers there are, the last one to lie down finds what was brought before, and what is brought later wakes one.
+//!
+//! N2 is P6 of `queue::segmented`, between a push and all that follows it. The buckets have their lock in its place: a pop of B3 that did not
+//! find the work held it before the push did, so that N3 sees whatever that worker did before, lying down included.
 //!
 //! **Who is woken counts as awake at once,** by whoever takes it off the list. So a burst wakes one worker, not all; more are woken if
 //! there is work enough for them (`worker`), and by the keeper, if one turns out to be held up (`keeper`).

@@ -11,7 +11,7 @@ use super::{
     queue::{BucketQueue, SEGMENT_SLOTS, SegmentedQueue},
     room::Room,
     tray::Tray,
-    worker::{BATCH, Pace},
+    worker::{BATCH, HeldUp, Pace},
 };
 use crate::sync::{
     Arc, CachePadded, Clock, Condvar, MonotonicClock, Mutex,
@@ -256,9 +256,10 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         let core = Arc::new(Core {
             queue,
             beds: Beds::new(most),
-            room: Room::new(),
+            room: Room::default(),
             pace: Pace::new(),
             keeper: Keeper::default(),
+            held_up: HeldUp::default(),
             trays: (0..most).map(|_| Tray::new(BATCH)).collect(),
             tallies: (0..most).map(|_| CachePadded::default()).collect(),
             phase: AtomicU32::new(OPEN),
@@ -278,6 +279,9 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
                 rest: self.rest,
                 idle: self.idle,
             },
+            scaled: [const { AtomicU64::new(0) }; 2],
+            #[cfg(not(any(loom, shuttle)))]
+            errands: super::lease::Errands::default(),
             pinned: self.pinned,
         });
         // From here on a drop ends what has begun.

@@ -11,14 +11,13 @@ use super::{
     queue::{BucketQueue, JobPriority, JobQueue, PushError, Refusal, SegmentedQueue},
     room::Room,
     tray::Tray,
-    worker::Pace,
+    worker::{HeldUp, Pace},
 };
 use crate::{
     node::quietly,
     sync::{
         CachePadded, Clock, Condvar, Mutex, MutexGuard, Timestamp,
         atomic::{AtomicBool, AtomicU32, Ordering},
-        barrier,
         count::AtomicU64,
     },
 };
@@ -58,6 +57,7 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub room: Room,
     pub pace: Pace,
     pub keeper: Keeper,
+    pub held_up: HeldUp,
     pub trays: Box<[Tray<Job<T>>]>,
     pub tallies: Box<[CachePadded<Tally>]>,
     pub phase: AtomicU32,
@@ -73,6 +73,10 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub metrics: M,
     pub clock: Box<dyn Clock>,
     pub scaling: Scaling,
+    /// How often there came to be more workers, and fewer.
+    pub scaled: [AtomicU64; 2],
+    #[cfg(not(any(loom, shuttle)))]
+    pub errands: super::lease::Errands,
     pub pinned: bool,
 }
 
@@ -107,21 +111,21 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 
     /// Puts a job into the queue, without waking anybody.
+    #[inline]
     pub fn push(&self, mut job: Job<T>) -> Result<(), PushError<Job<T>>> {
         if M::TIMED {
             job.set_since(self.clock.now());
         }
         let priority = job.get_priority();
         match &self.queue {
-            Waiting::Fifo(queue) => queue.push(job, priority),
+            Waiting::Fifo(queue) => queue.push_one(job),
             Waiting::Priority(queue) => queue.push(job, priority),
         }
     }
 
-    /// N2 to N4 of `beds`, after something has come into the queue.
+    /// N3 and N4 of `beds`, after something has come into the queue, whose push is N1 and N2.
     #[inline]
     pub fn arrived(&self) {
-        barrier::light();
         let count = self.beds.count();
         if count.asleep > 0 {
             if count.asleep == count.workers || self.pace.is_long() {
@@ -138,8 +142,17 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         self.tell(|metrics| metrics.rejected(reason));
     }
 
+    /// The number of workers has changed.
+    pub fn scaled(&self, from: usize, to: usize) {
+        // Relaxed: a count.
+        self.scaled[usize::from(to < from)].fetch_add(1, Ordering::Relaxed);
+        self.tell(|metrics| metrics.scaled(from, to));
+    }
+
     /// Lets nothing in any more, and wakes all who wait for something that will not come. Idempotent.
     pub fn close(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.errands.close();
         self.queue.close();
         // Release: pairs with the Acquire of `is_closed`.
         self.phase.store(DRAINING, Ordering::Release);
@@ -162,6 +175,14 @@ macro_rules! each {
             Waiting::Priority($queue) => $body,
         }
     };
+}
+
+impl<J: Send + 'static> Waiting<J> {
+    /// Takes at most `max` jobs out, which are given to `into`; answers how many.
+    #[inline]
+    pub fn pop_into(&self, max: usize, into: impl FnMut(J)) -> usize {
+        each!(self, queue => queue.pop_into(max, into))
+    }
 }
 
 impl<J: Send + 'static> JobQueue<J> for Waiting<J> {

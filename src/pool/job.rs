@@ -234,6 +234,12 @@ impl<T> Job<T> {
         body.payload
     }
 
+    /// The payload, of a job that has not ended.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn payload_mut(&mut self) -> Option<&mut T> {
+        self.body.as_mut().map(|body| &mut body.payload)
+    }
+
     /// When it was accepted, if times are taken.
     pub(super) fn since(&self) -> Timestamp {
         self.body().since
@@ -247,17 +253,17 @@ impl<T> Job<T> {
     }
 
     /// Runs it, or not if it was cancelled, and ends it. Never panics. `count` is called when everything about it has been done but
-    /// telling its handle.
+    /// dropping its payload or telling its handle.
     #[inline]
     pub(super) fn execute(
-        mut self,
+        &mut self,
         stopping: &AtomicBool,
         worker: usize,
         waited: Option<Duration>,
         report: Report<'_, T>,
         count: impl FnOnce(EndingKind),
     ) {
-        let Some(mut body) = self.body.take() else { return };
+        let Some(body) = &mut self.body else { return };
         let ending = if body.is_cancelled() {
             Ending::Cancelled
         } else {
@@ -265,17 +271,28 @@ impl<T> Job<T> {
             let (run, payload) = (body.run, &mut body.payload);
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(payload, &context)));
             match ran {
+                // In place: nothing about it but its payload is left.
+                Ok(Ok(())) if body.cleanup.is_none() && body.handle.is_none() => {
+                    count(EndingKind::Done);
+                    if std::mem::needs_drop::<T>() {
+                        let _ = quietly(|| self.body = None);
+                    } else {
+                        self.body = None;
+                    }
+                    return;
+                }
                 Ok(Ok(())) => Ending::Done,
                 Ok(Err(failure)) => Ending::Failed(failure),
                 Err(panic) => Ending::Panicked(panic),
             }
         };
-        body.end(ending, Some(report), count);
+        if let Some(body) = self.body.take() {
+            body.end(ending, Some(report), count);
+        }
     }
 }
 
 impl<T> Body<T> {
-    #[inline]
     fn end(mut self, ending: Ending, report: Option<Report<'_, T>>, count: impl FnOnce(EndingKind)) {
         if matches!(ending, Ending::Failed(_) | Ending::Panicked(_))
             && let Some(report) = report
@@ -310,11 +327,21 @@ impl<T> Body<T> {
     }
 }
 
-/// A job that was never run ends here: see [`Ending::Dropped`].
-impl<T> Drop for Job<T> {
-    fn drop(&mut self) {
+impl<T> Job<T> {
+    #[cold]
+    fn end_unrun(&mut self) {
         if let Some(body) = self.body.take() {
             body.end(Ending::Dropped, None, |_| ());
+        }
+    }
+}
+
+/// A job that was never run ends here: see [`Ending::Dropped`].
+impl<T> Drop for Job<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.body.is_some() {
+            self.end_unrun();
         }
     }
 }

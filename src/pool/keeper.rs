@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   whoever leaves something                           keeper
-//!     K1  it is in the queue, or on a tray; or it sleeps,
-//!         and is one too many               L1  sleep until called, or until an idle worker is due
+//!     K1  it is in the queue, or on a tray; or it sleeps
+//!         beside a tray, or as one too many L1  sleep until called, or until an idle worker is due
 //!     K2  a barrier                                      L2  look: wake one, grow, shrink
 //!     K3  on duty? done                                  L3  nothing waits: off duty
 //!     K4  on duty, by a swap; under the mutex: call      L4  heavy barrier
@@ -123,9 +123,13 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let passed = std::mem::replace(&mut memory.passed, self.queue.passed());
         let mut stuck = passed == memory.passed && !self.queue.is_empty();
         memory.ended.resize(self.trays.len(), 0);
-        for ((tray, tally), before) in self.trays.iter().zip(&self.tallies).zip(&mut memory.ended) {
+        let trays = self.trays.iter().zip(&self.tallies).zip(&mut memory.ended);
+        for (worker, ((tray, tally), before)) in trays.enumerate() {
             let ended = tally.ended();
-            stuck |= ended == std::mem::replace(before, ended) && tray.waiting() > 0;
+            if ended == std::mem::replace(before, ended) && tray.waiting() > 0 {
+                self.held_up.tell(worker);
+                stuck = true;
+            }
         }
         stuck
     }
@@ -140,7 +144,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             if moment.is_none_or(|moment| since > moment) {
                 return Some(since.saturating_add(self.scaling.idle).saturating_since(now));
             }
-            self.tell(|metrics| metrics.scaled(count, count - 1));
+            self.scaled(count, count - 1);
             self.release_ended();
         }
     }
@@ -229,6 +233,6 @@ fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
     }
     memory.grown = Some(now);
     if started > 0 {
-        core.tell(|metrics| metrics.scaled(count.workers, count.workers + started));
+        core.scaled(count.workers, count.workers + started);
     }
 }

@@ -13,7 +13,9 @@ use crate::sync::{
 ///
 /// Called by workers and submitters with no lock held; a panic in it stops there.
 pub trait Metrics: Send + Sync + 'static {
-    /// Whether times are taken: the clock is read three times for each job then. Otherwise each `Option<Duration>` is `None`.
+    /// Whether times are taken: the clock is read when a job is accepted, when it has ended, and once for each batch. A job begins, for
+    /// these times, when the one before it in its batch has ended, so what a worker does between two jobs is counted with the later one.
+    /// Otherwise each `Option<Duration>` is `None`.
     const TIMED: bool;
 
     /// So many jobs were accepted.
@@ -34,6 +36,11 @@ pub trait Metrics: Send + Sync + 'static {
     /// A job was refused.
     fn rejected(&self, reason: RejectReason) {
         let _ = reason;
+    }
+
+    /// How long jobs have waited, and how long they have run, if it keeps that: for exporters.
+    fn distributions(&self) -> Option<(&Histogram, &Histogram)> {
+        None
     }
 
     /// The number of workers has changed.
@@ -113,6 +120,10 @@ impl Metrics for AtomicMetrics {
 
     fn ended(&self, _how: EndingKind, ran: Option<Duration>) {
         self.ran.record(ran.unwrap_or_default());
+    }
+
+    fn distributions(&self) -> Option<(&Histogram, &Histogram)> {
+        Some((&self.waited, &self.ran))
     }
 
     fn scaled(&self, _from: usize, to: usize) {

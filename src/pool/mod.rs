@@ -104,7 +104,10 @@ pub use task::{Task, TaskHandle};
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub(crate) mod inner {
-    pub use super::tray::{Next, Tray};
+    pub use super::{
+        room::{Room, Waiter},
+        tray::{Hand, Next, Tray},
+    };
 }
 
 /// The most workers that a pool can have.

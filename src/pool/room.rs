@@ -88,17 +88,13 @@ impl Drop for Waiter {
 }
 
 /// All who wait.
+#[derive(Default)]
 pub struct Room {
     waiting: CachePadded<AtomicUsize>,
     list: Mutex<VecDeque<Arc<Waiter>>>,
 }
 
 impl Room {
-    /// Nobody waits.
-    pub fn new() -> Self {
-        Room { waiting: CachePadded::new(AtomicUsize::new(0)), list: Mutex::new(VecDeque::new()) }
-    }
-
     fn list(&self) -> MutexGuard<'_, VecDeque<Arc<Waiter>>> {
         // No code that can panic runs under it.
         self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -17,6 +17,12 @@ pub struct PoolStats {
     pub taken: usize,
     /// Submitters that wait for room.
     pub waiting: usize,
+    /// Jobs that wait for a lease, or with one for room: see [`Pool::submit_with_lease`].
+    pub awaiting_lease: usize,
+    /// How often there came to be more workers.
+    pub scaled_up: u64,
+    /// How often there came to be fewer.
+    pub scaled_down: u64,
     /// Jobs that ended well.
     pub done: u64,
     /// Jobs that returned an error.
@@ -36,7 +42,8 @@ pub struct PoolStats {
 }
 
 impl<T: Send + 'static, M: Metrics> Pool<T, M> {
-    /// How the pool is doing. Wait-free but for the queue's length; O(workers).
+    /// How the pool is doing. Wait-free but for the queue's length and the number of those that wait for leases, which is under a mutex for a
+    /// moment; O(workers).
     pub fn stats(&self) -> PoolStats {
         let core = &*self.core;
         let count = core.beds.count();
@@ -52,6 +59,12 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             queued: core.queue.len(),
             taken: core.trays.iter().map(super::tray::Tray::waiting).sum(),
             waiting: core.room.waiting(),
+            #[cfg(not(any(loom, shuttle)))]
+            awaiting_lease: core.errands.count(),
+            #[cfg(any(loom, shuttle))]
+            awaiting_lease: 0,
+            scaled_up: core.scaled[0].load(Ordering::Relaxed),
+            scaled_down: core.scaled[1].load(Ordering::Relaxed),
             done: ended(EndingKind::Done),
             failed: ended(EndingKind::Failed),
             panicked: ended(EndingKind::Panicked),

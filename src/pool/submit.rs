@@ -92,6 +92,7 @@ impl<T> Error for SubmitError<T> {}
 
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// Accepts a job if there is room; counts nothing.
+    #[inline]
     fn accept(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
         if job.is_cancelled() {
             return Err(SubmitError { job, reason: RejectReason::Cancelled });
@@ -107,17 +108,27 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 
     /// Counts a refusal.
+    #[cold]
     fn refuse<O>(&self, refused: SubmitError<T>) -> Result<O, SubmitError<T>> {
         self.reject(refused.reason);
         Err(refused)
     }
 
+    /// W1, and what follows if there is no room, or if the job is refused.
+    #[inline]
+    fn submit(&self, job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
+        match self.accept(job) {
+            Ok(()) => Ok(()),
+            Err(SubmitError { job, reason: RejectReason::Full }) => {
+                self.accept_waiting(job, limit).or_else(|refused| self.refuse(refused))
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
     /// W1 to W5 of `room`, for a thread.
-    fn accept_waiting(&self, job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
-        let mut job = match self.accept(job) {
-            Err(SubmitError { job, reason: RejectReason::Full }) => job,
-            other => return other,
-        };
+    #[cold]
+    fn accept_waiting(&self, mut job: Job<T>, limit: Option<Duration>) -> Result<(), SubmitError<T>> {
         let until = limit.map(|limit| self.clock.now().saturating_add(limit));
         // Workers that are at work make room within microseconds.
         let mut spin = Spin::new();
@@ -194,8 +205,9 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     ///
     /// # Errors
     /// The job, if the pool is closed, now or while it waits, or if the job was cancelled.
+    #[inline]
     pub fn submit(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
-        self.core.accept_waiting(job, None).or_else(|refused| self.core.refuse(refused))
+        self.core.submit(job, None)
     }
 
     /// As [`submit`](Self::submit), for so long at most.
@@ -203,7 +215,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// # Errors
     /// As `submit`, or if there was no room in time.
     pub fn submit_timeout(&self, job: Job<T>, limit: Duration) -> Result<(), SubmitError<T>> {
-        self.core.accept_waiting(job, Some(limit)).or_else(|refused| self.core.refuse(refused))
+        self.core.submit(job, Some(limit))
     }
 
     /// As [`submit`](Self::submit), for a task: on any runtime.
@@ -211,7 +223,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// Cancel-safe: a future that is dropped before it is ready drops its job, which was not accepted, and passes on its place in the
     /// queue for room. [`into_job`](SubmitFuture::into_job) gives the job back instead.
     pub fn submit_async(&self, job: Job<T>) -> SubmitFuture<'_, T, M> {
-        SubmitFuture { core: &self.core, job: Some(job), waiter: None }
+        SubmitFuture::new(&self.core, job)
     }
 
     /// Submits jobs from the front of `jobs` until none is left or one is refused, and wakes workers once. Those that were not accepted
@@ -267,7 +279,11 @@ pub struct SubmitFuture<'a, T: Send + 'static, M: Metrics> {
     waiter: Option<Arc<Waiter>>,
 }
 
-impl<T: Send + 'static, M: Metrics> SubmitFuture<'_, T, M> {
+impl<'a, T: Send + 'static, M: Metrics> SubmitFuture<'a, T, M> {
+    pub(super) fn new(core: &'a Core<T, M>, job: Job<T>) -> Self {
+        SubmitFuture { core, job: Some(job), waiter: None }
+    }
+
     /// The job, if it was not accepted yet.
     pub fn into_job(mut self) -> Option<Job<T>> {
         self.job.take()

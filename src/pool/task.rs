@@ -37,6 +37,32 @@ impl Task {
     }
 }
 
+type Slot<R> = Arc<Mutex<Option<R>>>;
+
+#[cfg(not(any(loom, shuttle)))]
+impl Task {
+    /// A job whose closure comes later, or never; the handle of its result, and where that belongs.
+    pub(super) fn unset<R>() -> (Job<Task>, TaskHandle<R>, Slot<R>) {
+        let result = Arc::new(Mutex::new(None));
+        let job = Job::new(Task(None), |task, context| match task.0.take() {
+            Some(body) => body(context),
+            None => Ok(()),
+        });
+        let (job, handle) = job.with_handle();
+        (job, TaskHandle { result: Arc::clone(&result), handle }, result)
+    }
+
+    /// Gives a job its closure.
+    pub(super) fn set(
+        job: &mut Job<Task>,
+        body: impl FnOnce(&Context<'_>) -> Result<(), Failure> + Send + 'static,
+    ) {
+        if let Some(task) = job.payload_mut() {
+            task.0 = Some(Box::new(body));
+        }
+    }
+}
+
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("was_called", &self.0.is_none()).finish()
@@ -46,7 +72,7 @@ impl fmt::Debug for Task {
 /// Awaits a closure's result: a thread by [`wait`](TaskHandle::wait), a task by [`finished`](TaskHandle::finished).
 #[must_use]
 pub struct TaskHandle<R> {
-    result: Arc<Mutex<Option<R>>>,
+    result: Slot<R>,
     handle: JobHandle<Task>,
 }
 

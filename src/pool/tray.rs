@@ -3,161 +3,349 @@
 //! A worker takes a batch out of the queue, so that the queue's shared words move once for many jobs, and runs one job after another.
 //! The rest of the batch lies on its *tray*: anybody may take from there while it is busy, so a long job hides nothing.
 //!
-//! # States of a job
-//!
-//! Every job that has left the queue is in exactly one of these, and whoever looks under the tray's lock sees which:
-//!
-//! | state | shown by |
-//! |---|---|
-//! | on the way from a queue, or from another tray, to this one | `filling` |
-//! | on the tray | `jobs` |
-//! | being run | `running` |
-//!
 //! ```text
-//!   worker                                            thief
-//!     T1  lock: a job? running, jobs -= 1, run it       S1  its own tray says `filling` (T1)
-//!         none: filling                                 S2  lock: take half of the jobs from the other end
-//!     T2  take a batch elsewhere (T1 said filling)      S3  its own T3
-//!     T3  lock: not filling; the batch is on the tray;
-//!         the first of it is taken as in T1
-//!   stop
-//!     R1  lock: revoked, take all jobs; if filling: unlock, wait a little, again
+//!     slots   | begun ... | the worker's next ...      | given away to thieves |
+//!             0           front ->                  <- back              what was filled in
 //! ```
 //!
-//! After R1 no job of this tray begins any more: T1 and T3 refuse. So what a shutdown that has run out of time takes out is exactly
-//! what was not run. `filling` lasts as long as a pop, in which no user code runs.
+//! `front` is the worker's: it begins the job before it. `back` is changed under the lock only: by the worker when it has filled the
+//! tray, and by thieves.
 //!
-//! The lock is uncontended but for thieves and R1: a compare-and-swap and a store on a line of the worker's own, for each job.
+//! # Steps
+//!
+//! ```text
+//!   worker                                            thief, or the end
+//!     T1  front += 1                                    S1  lock; the job at `back` is not wanted less than half: back := lower
+//!     T2  light barrier                                 S2  heavy barrier
+//!     T3  front <= back: the job before it is begun     S3  read front; back := front, if that is higher
+//!     T4  otherwise lock: a job before `back` after     S4  what is from there to the old back is the thief's
+//!         all: as T3; none: FILLING
+//!     T5  take a batch elsewhere into the slots
+//!     T6  lock: WORKING, front := 0, back := so many;
+//!         then T1
+//! ```
+//!
+//! **Each job has one taker.** T2 and S2 are a full fence on both sides (`sync::barrier`). If T2 comes first, S3 reads the worker's
+//! new `front`, and leaves it what is before it. If S2 comes first, T3 reads the lower `back`, and whatever is not before it is settled under
+//! the lock, where T4 finds what S3 has left. So a worker begins a job with a store and a load of its own lines, and a thief, who comes seldom,
+//! pays for both with a system call; it comes only if the worker seems to be held up (`worker`).
+//!
+//! **The end** (R1) is a thief that takes everything and leaves the tray `revoked`: from then on T4 and T6 begin nothing. A job that is
+//! before `front` at S3 has begun, or is about to: it counts as running. While the worker is FILLING, jobs are on their way to the tray, and
+//! R1 looks again: it lasts as long as a pop, in which no user code runs.
+//!
+//! # Who may touch a slot
+//!
+//! 1. The worker, which has the tray's only [`Hand`]: all slots while it is FILLING; the slot before `front` while it runs that job.
+//! 2. Whoever holds the lock: those from `front` (S3) to `back`.
+//!
+//! The protocol, without the barrier on one side only, is that of Cilk's deque (M. Frigo, C. Leiserson, K. Randall, "The implementation
+//! of the Cilk-5 multithreaded language", 1998).
 
-use std::collections::VecDeque;
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
 
 use crate::sync::{
-    CachePadded, Spin, SpinLock,
-    atomic::{AtomicUsize, Ordering},
+    CachePadded, Spin, SpinLock, UnsafeCell,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    barrier,
 };
 
-struct Inner<J> {
-    jobs: VecDeque<J>,
-    running: bool,
-    filling: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The worker sleeps, or there is none.
+    Resting,
+    /// Jobs are on their way to the tray.
+    Filling,
+    /// The worker runs a job, or is between two.
+    Working,
+}
+
+struct Inner {
+    state: State,
     revoked: bool,
 }
 
+/// The jobs of one worker.
+pub struct Tray<J> {
+    /// Written by the worker alone.
+    front: CachePadded<AtomicUsize>,
+    shared: CachePadded<Shared>,
+    slots: Box<[UnsafeCell<MaybeUninit<J>>]>,
+    /// Somebody has the hand.
+    taken: AtomicBool,
+}
+
+struct Shared {
+    /// Changed under the lock.
+    back: AtomicUsize,
+    inner: SpinLock<Inner>,
+}
+
+// SAFETY: jobs go from one thread to another, by the rules of the module; each is accessed by one thread at a time.
+unsafe impl<J: Send> Send for Tray<J> {}
+// SAFETY: as above.
+unsafe impl<J: Send> Sync for Tray<J> {}
+
 /// What a worker finds on its own tray.
-pub enum Next<J> {
-    /// This, to be run at once.
-    Run(J),
-    /// Nothing: take a batch elsewhere, and [`fill`](Tray::fill) it in, be it empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A job, begun: [`Hand::run`].
+    Run,
+    /// Nothing: [`put`](Hand::put) on it what is found elsewhere, and say when it is [`filled`](Hand::filled), be it with nothing.
     Fill,
     /// Nothing is begun any more.
     Revoked,
 }
 
-/// The jobs of one worker.
-pub struct Tray<J> {
-    inner: SpinLock<Inner<J>>,
-    /// How many jobs there are; a hint for thieves, so that they leave alone what is empty.
-    len: CachePadded<AtomicUsize>,
+/// A tray's worker.
+pub struct Hand<'a, J> {
+    tray: &'a Tray<J>,
+    /// As `tray.front`, but for what T1 has asked for in vain.
+    front: usize,
+    /// Jobs in the slots that T6 has not published.
+    filled: usize,
+    /// The job before `front` is begun, and not over.
+    running: bool,
 }
 
 impl<J> Tray<J> {
     /// An empty one, for up to `capacity` jobs.
     pub fn new(capacity: usize) -> Self {
         Tray {
-            inner: SpinLock::new(Inner {
-                jobs: VecDeque::with_capacity(capacity),
-                running: false,
-                filling: false,
-                revoked: false,
+            front: CachePadded::new(AtomicUsize::new(0)),
+            shared: CachePadded::new(Shared {
+                back: AtomicUsize::new(0),
+                inner: SpinLock::new(Inner { state: State::Resting, revoked: false }),
             }),
-            len: CachePadded::new(AtomicUsize::new(0)),
+            slots: (0..capacity).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
+            taken: AtomicBool::new(false),
         }
     }
 
-    /// How many jobs lie on it, as far as is known.
+    /// How many jobs wait on it, as far as is known.
     pub fn waiting(&self) -> usize {
-        // Relaxed: a hint; the lock decides.
-        self.len.load(Ordering::Relaxed)
+        // Relaxed, here and below: a hint; the lock decides.
+        self.shared.back.load(Ordering::Relaxed).saturating_sub(self.front())
     }
 
-    /// T1. The worker's last job, if there was one, has ended.
-    pub fn next(&self) -> Next<J> {
-        let mut inner = self.inner.lock();
-        self.take(&mut inner)
+    /// How far the worker is; a hint that tells whether it is held up.
+    pub fn front(&self) -> usize {
+        self.front.load(Ordering::Relaxed)
     }
 
-    fn take(&self, inner: &mut Inner<J>) -> Next<J> {
-        inner.running = false;
-        if inner.revoked {
-            return Next::Revoked;
+    /// The worker's hand; none if somebody has it.
+    pub fn hand(&self) -> Option<Hand<'_, J>> {
+        // Acquire: pairs with the Release of the hand's drop: `front` is as the last worker has left it.
+        if self.taken.swap(true, Ordering::Acquire) {
+            return None;
         }
-        match inner.jobs.pop_front() {
-            Some(job) => {
-                inner.running = true;
-                // Relaxed: see `waiting`.
-                self.len.store(inner.jobs.len(), Ordering::Relaxed);
-                Next::Run(job)
-            }
-            None => {
-                inner.filling = true;
-                Next::Fill
-            }
+        let mut inner = self.shared.inner.lock();
+        if self.waiting() > 0 {
+            // Left by a worker that has come to grief.
+            inner.state = State::Working;
         }
+        Some(Hand { tray: self, front: self.front(), filled: 0, running: false })
     }
 
-    /// T3. `batch`, which may be empty, comes onto the tray; an empty one with room for as many comes back. [`Next::Fill`] if there was
-    /// nothing in it: the tray is being filled again.
-    pub fn fill(&self, batch: &mut VecDeque<J>) -> Next<J> {
-        let mut inner = self.inner.lock();
-        inner.filling = false;
-        std::mem::swap(&mut inner.jobs, batch);
-        if inner.revoked {
-            // For R1, which waits for it.
-            return Next::Revoked;
+    /// S1 to S4, under the lock: leaves the first `share`-th part, or nothing for 0. Answers the slots that are the caller's, unless
+    /// nothing is ordered.
+    fn take(&self, share: usize) -> Option<std::ops::Range<usize>> {
+        // Relaxed, here and below: the lock orders `back` among those who change it; S2 orders it with the worker.
+        let old = self.shared.back.load(Ordering::Relaxed);
+        // An old `front` makes it look more, never less.
+        let waiting = old.saturating_sub(self.front());
+        if waiting == 0 {
+            return Some(old..old);
         }
-        self.take(&mut inner)
+        let lower = old - waiting + waiting.checked_div(share).unwrap_or(0);
+        self.shared.back.store(lower, Ordering::Relaxed);
+        let ordered = barrier::heavy();
+        // S3. Not further than there are jobs: the worker may have asked for one that is not there.
+        let new = if ordered { lower.max(self.front()).min(old) } else { old };
+        self.shared.back.store(new, Ordering::Relaxed);
+        ordered.then_some(new..old)
     }
 
-    /// The worker takes nothing any more: it goes to sleep, or ends.
-    pub fn rest(&self) {
-        self.inner.lock().filling = false;
+    /// # Safety
+    /// The slot is the caller's, and holds a job, which nobody takes again.
+    unsafe fn read(&self, index: usize) -> J {
+        self.slots[index].with(|slot| {
+            // SAFETY: the caller's promise.
+            unsafe { (*slot).assume_init_read() }
+        })
     }
 
-    /// S2: moves half of the jobs, at least one if there is one, to the back of `batch`. The thief's own tray is being filled.
-    pub fn steal(&self, batch: &mut VecDeque<J>) -> usize {
-        let mut inner = self.inner.lock();
-        if inner.revoked {
-            return 0;
-        }
-        let left = inner.jobs.len() / 2;
-        let taken = inner.jobs.len() - left;
-        // The later half: the first is what the owner takes next.
-        batch.extend(inner.jobs.drain(left..));
-        // Relaxed: see `waiting`.
-        self.len.store(left, Ordering::Relaxed);
-        taken
-    }
-
-    /// R1. All that is not running comes to `unrun`; whether something is.
+    /// R1. All that has not begun comes to `unrun`; whether something has, and is not over.
+    ///
+    /// If the kernel refuses the barrier that it has promised, what is on the tray of a worker counts as begun.
     pub fn revoke(&self, unrun: &mut Vec<J>) -> bool {
+        barrier::prepare();
         let mut spin = Spin::new();
         loop {
-            let mut inner = self.inner.lock();
+            let mut inner = self.shared.inner.lock();
             inner.revoked = true;
-            let jobs = std::mem::take(&mut inner.jobs);
-            self.len.store(0, Ordering::Relaxed);
-            let (running, filling) = (inner.running, inner.filling);
-            drop(inner);
-            unrun.extend(jobs);
-            if !filling {
-                return running;
+            if inner.state != State::Filling {
+                let jobs = self.take(0);
+                let waits = jobs.is_none() && self.waiting() > 0;
+                for index in jobs.unwrap_or_default() {
+                    // SAFETY: rule 2, and S4.
+                    unrun.push(unsafe { self.read(index) });
+                }
+                return waits || inner.state == State::Working;
             }
+            drop(inner);
             spin.once();
         }
     }
+}
 
-    /// Whether a job is being run.
-    pub fn is_running(&self) -> bool {
-        self.inner.lock().running
+impl<J> Hand<'_, J> {
+    /// T1 to T4. The last job, if there was one, is over.
+    #[inline]
+    pub fn begin(&mut self) -> Next {
+        let front = self.front + 1;
+        // T1. Relaxed, here and at T3: T2 orders them.
+        self.tray.front.store(front, Ordering::Relaxed);
+        // T2.
+        barrier::light();
+        // T3.
+        if front <= self.tray.shared.back.load(Ordering::Relaxed) {
+            self.front = front;
+            self.running = true;
+            return Next::Run;
+        }
+        self.settle()
+    }
+
+    /// T4.
+    #[cold]
+    fn settle(&mut self) -> Next {
+        let mut inner = self.tray.shared.inner.lock();
+        // Relaxed: under the lock.
+        if self.front < self.tray.shared.back.load(Ordering::Relaxed) {
+            self.front += 1;
+            self.running = true;
+            return Next::Run;
+        }
+        self.front = 0;
+        self.tray.front.store(0, Ordering::Relaxed);
+        self.tray.shared.back.store(0, Ordering::Relaxed);
+        if inner.revoked {
+            inner.state = State::Resting;
+            return Next::Revoked;
+        }
+        inner.state = State::Filling;
+        Next::Fill
+    }
+
+    /// Runs `f` with the job that [`begin`](Hand::begin) has begun, and drops what is left of it.
+    ///
+    /// # Panics
+    /// If there is none; and with `f`.
+    #[inline]
+    pub fn run<R>(&mut self, f: impl FnOnce(&mut J) -> R) -> R {
+        /// Drops the job, whatever `f` does.
+        struct End<'a, J>(&'a mut MaybeUninit<J>);
+        impl<J> Drop for End<'_, J> {
+            fn drop(&mut self) {
+                // SAFETY: it was there, and nobody comes to this slot again before it is filled anew.
+                unsafe { self.0.assume_init_drop() }
+            }
+        }
+        assert!(std::mem::take(&mut self.running), "no job was begun");
+        self.tray.slots[self.front - 1].with_mut(|slot| {
+            // SAFETY: rule 1; T3 and T4 begin jobs only where there is one.
+            let end = End(unsafe { &mut *slot });
+            // SAFETY: as above.
+            f(unsafe { end.0.assume_init_mut() })
+        })
+    }
+
+    /// T5: puts a job on the tray; [`Next::Fill`] was the last answer.
+    ///
+    /// # Panics
+    /// If there is no room.
+    #[inline]
+    pub fn put(&mut self, job: J) {
+        self.tray.slots[self.filled].with_mut(|slot| {
+            // SAFETY: rule 1.
+            unsafe { (*slot).write(job) };
+        });
+        self.filled += 1;
+    }
+
+    /// How many jobs were put on it.
+    pub fn count(&self) -> usize {
+        self.filled
+    }
+
+    /// T6. What was put on the tray is there, and the first of it is begun. [`Next::Fill`] if that is nothing.
+    pub fn filled(&mut self) -> Next {
+        let mut inner = self.tray.shared.inner.lock();
+        if self.filled == 0 && !inner.revoked {
+            return Next::Fill;
+        }
+        // Relaxed, both: under the lock.
+        self.tray.shared.back.store(std::mem::take(&mut self.filled), Ordering::Relaxed);
+        if inner.revoked {
+            // For R1, which waits for it.
+            inner.state = State::Resting;
+            return Next::Revoked;
+        }
+        inner.state = State::Working;
+        self.front = 1;
+        self.tray.front.store(1, Ordering::Relaxed);
+        self.running = true;
+        Next::Run
+    }
+
+    /// The worker takes nothing any more: it goes to sleep, or ends. Nothing was put on the tray.
+    pub fn rest(&mut self) {
+        self.tray.shared.inner.lock().state = State::Resting;
+    }
+
+    /// S1 to S4: moves half of the jobs of another tray, at least one if there is one, to this one, which is being filled. Takes nothing
+    /// if somebody else is at it. The caller has prepared for barriers.
+    pub fn steal(&mut self, victim: &Tray<J>) -> usize {
+        let Some(inner) = victim.shared.inner.try_lock() else { return 0 };
+        if inner.revoked || inner.state == State::Filling {
+            return 0;
+        }
+        // The later half: the first is what the owner takes next.
+        let jobs = victim.take(2).unwrap_or_default();
+        let taken = jobs.len();
+        for index in jobs {
+            // SAFETY: rule 2, and S4.
+            self.put(unsafe { victim.read(index) });
+        }
+        taken
+    }
+}
+
+/// What was put on the tray and not published is there for thieves; so is a job that was begun and not run.
+impl<J> Drop for Hand<'_, J> {
+    fn drop(&mut self) {
+        let mut inner = self.tray.shared.inner.lock();
+        // Relaxed, all three: under the lock.
+        if inner.state == State::Filling {
+            self.tray.shared.back.store(self.filled, Ordering::Relaxed);
+        }
+        self.tray.front.store(self.front - usize::from(self.running), Ordering::Relaxed);
+        inner.state = State::Resting;
+        drop(inner);
+        // Release: pairs with the Acquire of `hand`.
+        self.tray.taken.store(false, Ordering::Release);
+    }
+}
+
+impl<J> Drop for Tray<J> {
+    fn drop(&mut self) {
+        // Relaxed, both: nobody else is here.
+        for index in self.front.load(Ordering::Relaxed)..self.shared.back.load(Ordering::Relaxed) {
+            // SAFETY: nobody is here, so what is before `back` and not before `front` is there and nobody's.
+            drop(unsafe { self.read(index) });
+        }
     }
 }

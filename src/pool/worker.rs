@@ -19,11 +19,26 @@
 //! come: one that comes to an idle pool is begun at once.
 //!
 //! While jobs are long a batch is one job. The pace falls at once to what is measured, and rises by an eighth of the difference.
+//!
+//! # Who is robbed
+//!
+//! To take from another one's tray costs a system call that interrupts its worker (`tray`), so that is done only to one that has not moved
+//! between two looks, or since the keeper has looked, or when the pool is closed and this worker is about to end. Whoever lies down while
+//! something lies on a tray calls the keeper.
 
-use std::collections::VecDeque;
-
-use super::{EndingKind, Metrics, core::Core, job::Job, queue::JobQueue, tray::Next};
-use crate::sync::{Spin, Timestamp, atomic::Ordering, barrier, count::AtomicU64};
+use super::{
+    EndingKind, Metrics,
+    core::{Core, Tally},
+    job::Job,
+    queue::JobQueue,
+    tray::{Hand, Next},
+};
+use crate::sync::{
+    Spin, Timestamp,
+    atomic::Ordering,
+    barrier,
+    count::{AtomicU64, AtomicUsize},
+};
 
 /// Jobs that are taken at once.
 pub const BATCH: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -94,9 +109,42 @@ fn pause() {
     }
 }
 
+/// When a batch is measured, and when jobs should gather.
+#[derive(Default)]
+struct Pulse {
+    /// When the present batch was taken, and of how many jobs it is, if it is measured.
+    measured: Option<(Timestamp, u64)>,
+    /// Batches since one was.
+    unmeasured: u32,
+    /// The last batch was small.
+    small: bool,
+}
+
+/// The tray whose worker the keeper has found held up: its number and one, or 0.
+#[derive(Default)]
+pub struct HeldUp(AtomicUsize);
+
+impl HeldUp {
+    /// Says which.
+    pub fn tell(&self, worker: usize) {
+        // Relaxed, here and below: a hint.
+        self.0.store(worker + 1, Ordering::Relaxed);
+    }
+
+    fn ask(&self) -> Option<usize> {
+        if self.0.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.0.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+/// Where a worker has seen another one: the number of its tray, and how far it was.
+type Glance = Option<(usize, usize)>;
+
 /// Why a worker that found nothing goes on.
 enum Rest {
-    /// There is something in its batch.
+    /// There is something on its tray.
     Found,
     /// It has slept.
     Woken,
@@ -108,52 +156,36 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// A worker's life. Whether it was dismissed, and is counted no more.
     pub fn work(&self, me: usize) -> bool {
         barrier::prepare();
-        let tray = &self.trays[me];
-        let mut batch = VecDeque::with_capacity(BATCH);
-        // When the present batch was taken, of how many jobs, if that is measured; and how many were not since.
-        let mut measured: Option<(Timestamp, u64)> = None;
-        let mut unmeasured = 0;
-        let mut small = false;
-        let mut next = tray.next();
+        let mut hand = self.trays[me].hand().expect("one worker for each tray");
+        let tally = &*self.tallies[me];
+        let mut pulse = Pulse::default();
+        // When the job that is begun next begins, if times are taken.
+        let mut begun = Timestamp::ZERO;
+        let mut next = hand.begin();
         loop {
             next = match next {
-                Next::Run(job) => {
-                    self.run(job, me);
-                    tray.next()
+                Next::Run => {
+                    hand.run(|job| self.run(job, me, tally, &mut begun));
+                    hand.begin()
                 }
                 Next::Fill => {
-                    if let Some((since, jobs)) = measured.take() {
-                        let took = self.clock.now().saturating_since(since);
-                        self.pace.learn(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs);
-                    }
-                    if small && !self.pace.is_long() {
-                        pause();
-                    }
-                    if self.find(me, &mut batch) == 0 {
-                        match self.rest(me, &mut batch) {
+                    self.before_batch(&mut pulse);
+                    if self.find(me, &mut hand, &mut None, false) == 0 {
+                        match self.rest(me, &mut hand) {
                             Rest::Found => {}
                             Rest::Woken => {
-                                small = false;
-                                next = tray.next();
+                                pulse.small = false;
+                                next = hand.begin();
                                 continue;
                             }
-                            Rest::Over { dismissed } => {
-                                tray.rest();
-                                return dismissed;
-                            }
+                            Rest::Over { dismissed } => return dismissed,
                         }
                     }
-                    let jobs = batch.len();
-                    small = jobs < BATCH / 4;
-                    unmeasured += 1;
-                    if !cfg!(any(loom, shuttle))
-                        && (jobs >= BATCH / 4 || unmeasured >= SAMPLE || self.pace.is_long())
-                    {
-                        measured = Some((self.clock.now(), jobs as u64));
-                        unmeasured = 0;
-                    }
-                    let next = tray.fill(&mut batch);
+                    let jobs = hand.count();
+                    self.after_batch(&mut pulse, jobs);
+                    let next = hand.filled();
                     self.spread(jobs - 1);
+                    begun = self.stamp();
                     next
                 }
                 Next::Revoked => return false,
@@ -161,30 +193,68 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// Takes a batch from the queue or, if there is nothing, from another tray.
-    fn find(&self, me: usize, batch: &mut VecDeque<Job<T>>) -> usize {
+    fn before_batch(&self, pulse: &mut Pulse) {
+        if let Some((since, jobs)) = pulse.measured.take() {
+            let took = self.clock.now().saturating_since(since);
+            self.pace.learn(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs);
+        }
+        if pulse.small && !self.pace.is_long() {
+            pause();
+        }
+    }
+
+    fn after_batch(&self, pulse: &mut Pulse, jobs: usize) {
+        pulse.small = jobs < BATCH / 4;
+        pulse.unmeasured += 1;
+        if !cfg!(any(loom, shuttle)) && (!pulse.small || pulse.unmeasured >= SAMPLE || self.pace.is_long()) {
+            pulse.measured = Some((self.clock.now(), jobs as u64));
+            pulse.unmeasured = 0;
+        }
+    }
+
+    /// Takes a batch from the queue or, if there is nothing, from another tray; `at_once`, even if its worker has moved since `glance`.
+    fn find(&self, me: usize, hand: &mut Hand<'_, Job<T>>, glance: &mut Glance, at_once: bool) -> usize {
         let most = if self.pace.is_long() { 1 } else { BATCH };
-        let taken = self.queue.pop_many(most, batch);
+        let taken = self.queue.pop_into(most, |job| hand.put(job));
         // Also if nothing was taken: producers may have been passed by.
         self.room.freed(|| self.free_places());
         if taken > 0 {
             return taken;
         }
-        let others = (1..self.trays.len()).map(|i| (me + i) % self.trays.len());
-        others
-            .filter(|&other| self.trays[other].waiting() > 0)
-            .map(|other| self.trays[other].steal(batch))
-            .find(|&stolen| stolen > 0)
-            .unwrap_or(0)
+        if let Some(held_up) = self.held_up.ask()
+            && held_up != me
+        {
+            let stolen = hand.steal(&self.trays[held_up]);
+            if stolen > 0 {
+                return stolen;
+            }
+        }
+        let last = glance.take();
+        for other in (1..self.trays.len()).map(|i| (me + i) % self.trays.len()) {
+            let tray = &self.trays[other];
+            if tray.waiting() == 0 {
+                continue;
+            }
+            let now = (other, tray.front());
+            if at_once || last == Some(now) {
+                let stolen = hand.steal(tray);
+                if stolen > 0 {
+                    return stolen;
+                }
+            }
+            glance.get_or_insert(now);
+        }
+        0
     }
 
     /// Nothing was found: looks again for a while, then sleeps. The tray is being filled until it sleeps.
-    fn rest(&self, me: usize, batch: &mut VecDeque<Job<T>>) -> Rest {
+    fn rest(&self, me: usize, hand: &mut Hand<'_, Job<T>>) -> Rest {
         let mut spin = Spin::new();
+        let mut glance = None;
         for _ in 0..LOOKS {
             spin.once();
             let closed = self.is_closed();
-            if self.find(me, batch) > 0 {
+            if self.find(me, hand, &mut glance, closed) > 0 {
                 return Rest::Found;
             }
             if closed {
@@ -194,7 +264,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let ordered = self.beds.lie_down(me, self.clock.now());
         // B3. Whether it is closed first: what is not found then will not come.
         let closed = self.is_closed();
-        let found = self.find(me, batch);
+        let found = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
         if found > 0 || closed {
             let dismissed = self.beds.get_up(me);
             if found == 0 {
@@ -206,9 +276,10 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             }
             return Rest::Found;
         }
-        self.trays[me].rest();
-        if self.beds.count().workers > self.scaling.least {
-            // It may be one too many, and somebody must see to that in time. After the barrier of B2.
+        hand.rest();
+        if glance.is_some() || self.beds.count().workers > self.scaling.least {
+            // Another one has more than it runs; or this one may be one too many. Somebody must see to that in time. After the
+            // barrier of B2.
             self.keeper.call();
         }
         let dismissed = if ordered { self.beds.sleep(me) } else { self.beds.doze(me, UNORDERED) };
@@ -232,21 +303,21 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// Runs a job. Never panics, unless something is wrong in here.
-    fn run(&self, job: Job<T>, me: usize) {
-        let (waited, begun) = if M::TIMED {
-            let begun = self.clock.now();
-            let waited = begun.saturating_since(job.since());
-            self.tell(|metrics| metrics.begun(Some(waited)));
-            (Some(waited), begun)
-        } else {
-            (None, Timestamp::ZERO)
-        };
+    /// Runs a job, which has begun when the one before it ended. Never panics, unless something is wrong in here.
+    #[inline]
+    fn run(&self, job: &mut Job<T>, me: usize, tally: &Tally, begun: &mut Timestamp) {
+        let waited = M::TIMED.then(|| begun.saturating_since(job.since()));
+        if M::TIMED {
+            self.tell(|metrics| metrics.begun(waited));
+        }
         let count = |kind: EndingKind| {
-            let tally = &self.tallies[me].ended[kind as usize];
+            let count = &tally.ended[kind as usize];
             // Relaxed: this worker alone writes it.
-            tally.store(tally.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let ran = M::TIMED.then(|| self.clock.now().saturating_since(begun));
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let ran = M::TIMED.then(|| {
+                let ended = self.clock.now();
+                ended.saturating_since(std::mem::replace(begun, ended))
+            });
             self.tell(|metrics| metrics.ended(kind, ran));
         };
         job.execute(&self.stopping, me, waited, &|payload, ending| self.report(payload, ending), count);

@@ -261,7 +261,7 @@ mod tests {
                 assert_eq!((telemetry.holds.count(), telemetry.waits.count()), (0, 0));
                 if every == 1 {
                     // One random shard of four: on average one and a half others show something better.
-                    let mean = telemetry.rank_errors.sum() / 1e3;
+                    let mean = telemetry.rank_errors.sum() as f64 / 1e3;
                     assert!((1.3..1.7).contains(&mean) && telemetry.rank_errors.max() == 3, "{mean}");
                 }
             }

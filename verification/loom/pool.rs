@@ -16,7 +16,7 @@ use std::{
 
 use leasehold::{
     internals::{
-        pool::{Next, Tray},
+        pool::{Hand, Next, Room, Tray},
         sync::Arc,
     },
     pool::{EndingKind, Job, Order, Pool, RejectReason},
@@ -161,6 +161,27 @@ fn wait_for_room_and_give_up() {
     });
 }
 
+/// One who waits for room and gives up, before or after it was rung: the other one is rung. Room by itself, because in a pool a worker that
+/// finds nothing rings again, and would only be later.
+#[test]
+fn room_given_up() {
+    model_within(3, || {
+        let room = Arc::new(Room::default());
+        let (first, _) = room.wait(Some(Waker::noop().clone()));
+        let (second, _) = room.wait(Some(Waker::noop().clone()));
+        let worker = {
+            let room = Arc::clone(&room);
+            spawn(move || room.freed(|| 1))
+        };
+        let rung = first.rung_or_leave(Waker::noop());
+        room.leave(&first, false);
+        worker.join().expect("no panic");
+        assert!(second.rung_or_leave(Waker::noop()), "the first one was rung: {rung}");
+        room.leave(&second, true);
+        assert_eq!(room.waiting(), 0);
+    });
+}
+
 /// A shutdown in order runs what was accepted.
 #[test]
 fn shutdown_submit() {
@@ -244,18 +265,18 @@ fn drop_with_jobs() {
     });
 }
 
-/// The tray: its owner, a thief and the end, each job in one hand.
+/// The tray: its owner, a thief and the end, each job in one hand, and dropped once by it.
 fn tray(jobs: u32, thief: bool, end: bool) {
     model_within(3, move || {
-        let tray = Arc::new(Tray::<u32>::new(2));
-        assert!(matches!(tray.next(), Next::Fill));
-        let mut batch = (0..jobs).collect();
+        let tray = Arc::new(Tray::<Box<u32>>::new(3));
         let thief = thief.then(|| {
             let tray = Arc::clone(&tray);
             spawn(move || {
-                let mut stolen = std::collections::VecDeque::new();
-                tray.steal(&mut stolen);
-                Vec::from(stolen)
+                let own = Tray::new(3);
+                let mut hand = own.hand().expect("nobody has it");
+                assert_eq!(hand.begin(), Next::Fill);
+                hand.steal(&tray);
+                everything(&mut hand)
             })
         });
         let end = end.then(|| {
@@ -263,30 +284,52 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             spawn(move || {
                 let mut unrun = Vec::new();
                 tray.revoke(&mut unrun);
-                unrun
+                unrun.into_iter().map(|job| *job).collect()
             })
         });
-        let mut all = Vec::new();
-        let mut next = tray.fill(&mut batch);
-        while let Next::Run(job) = next {
-            all.push(job);
-            next = tray.next();
-        }
-        tray.rest();
+        let mut hand = tray.hand().expect("nobody has it");
+        let mut all = match hand.begin() {
+            Next::Fill => {
+                (0..jobs).for_each(|job| hand.put(Box::new(job)));
+                everything(&mut hand)
+            }
+            // Before anything was taken out of a queue.
+            next => {
+                assert_eq!(next, Next::Revoked);
+                (0..jobs).collect()
+            }
+        };
+        drop(hand);
         for other in thief.into_iter().chain(end) {
             all.extend(other.join().expect("no panic"));
         }
         let mut left = Vec::new();
         assert!(!tray.revoke(&mut left), "nothing is running");
-        all.extend(left);
+        all.extend(left.into_iter().map(|job| *job));
         all.sort_unstable();
-        assert!(all.into_iter().eq(0..jobs));
+        assert!(all.iter().copied().eq(0..jobs), "{all:?}");
     });
+}
+
+/// Publishes what was put on the tray, and runs what comes.
+fn everything(hand: &mut Hand<'_, Box<u32>>) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut next = hand.filled();
+    while next == Next::Run {
+        hand.run(|job| all.push(**job));
+        next = hand.begin();
+    }
+    all
 }
 
 #[test]
 fn tray_steal() {
     tray(2, true, false);
+}
+
+#[test]
+fn tray_steal_some() {
+    tray(3, true, false);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{
     choice::{self, Choice},
-    compare, load, order, page, tune,
+    compare, load, order, page, pressure, tune,
 };
 
 /// Shows the scheduler at work: replays request traces in virtual time, measures it, puts it under load, makes reports.
@@ -34,6 +34,8 @@ pub enum Command {
     Order(order::Order),
     /// Make one HTML page of results of `load`, `replay` and `order`.
     Report(page::Report),
+    /// Put large jobs through a worker pool with a short queue, and tell how much memory that took.
+    Pressure(pressure::Pressure),
     /// Print the built-in fleet file.
     Fleet,
 }

@@ -14,6 +14,7 @@ mod load;
 mod order;
 mod output;
 mod page;
+mod pressure;
 mod progress;
 mod replay;
 mod report;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Tune(options) => tune::tune(&options).map(|()| ExitCode::SUCCESS),
         Command::Order(options) => order::order(&options).map(|()| ExitCode::SUCCESS),
         Command::Report(options) => page::report(&options).map(|()| ExitCode::SUCCESS),
+        Command::Pressure(options) => pressure::pressure(&options),
         Command::Fleet => Output::Stdout.write(fleet::DEFAULT).map(|()| ExitCode::SUCCESS),
     };
     match result {

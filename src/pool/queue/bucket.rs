@@ -224,6 +224,24 @@ impl<T> BucketQueue<T> {
     }
 }
 
+impl<T> BucketQueue<T> {
+    /// At most `max` items are given to `into`, under the lock: a move and nothing else. Answers how many.
+    pub(in crate::pool) fn pop_into(&self, max: usize, mut into: impl FnMut(T)) -> usize {
+        let mut taken = 0;
+        let mut buckets = self.buckets.lock();
+        while taken < max.min(AT_ONCE) {
+            let Some(item) = buckets.take() else { break };
+            into(item);
+            taken += 1;
+        }
+        // Relaxed: as in `push_some`.
+        self.len.fetch_sub(taken, Ordering::Relaxed);
+        self.passed.fetch_add(taken as u64, Ordering::Relaxed);
+        drop(buckets);
+        taken
+    }
+}
+
 impl<T: Send> JobQueue<T> for BucketQueue<T> {
     fn push(&self, item: T, priority: JobPriority) -> Result<(), PushError<T>> {
         let mut item = Some(item);
@@ -238,21 +256,9 @@ impl<T: Send> JobQueue<T> for BucketQueue<T> {
     }
 
     fn pop_many(&self, max: usize, into: &mut VecDeque<T>) -> usize {
-        let max = max.min(self.capacity);
         // Nothing is allocated under the lock.
-        into.reserve(max.min(AT_ONCE));
-        let mut taken = 0;
-        let mut buckets = self.buckets.lock();
-        while taken < max.min(AT_ONCE) {
-            let Some(item) = buckets.take() else { break };
-            into.push_back(item);
-            taken += 1;
-        }
-        // Relaxed: as in `push_some`.
-        self.len.fetch_sub(taken, Ordering::Relaxed);
-        self.passed.fetch_add(taken as u64, Ordering::Relaxed);
-        drop(buckets);
-        taken
+        into.reserve(max.min(self.capacity).min(AT_ONCE));
+        self.pop_into(max, |item| into.push_back(item))
     }
 
     fn len(&self) -> usize {

@@ -11,22 +11,28 @@ use std::{
 
 use super::{Refusal, recycle::Store};
 use crate::sync::{
-    Arc, CachePadded, UnsafeCell,
+    Arc, CachePadded, Spin, UnsafeCell,
     atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
-    prefetch, prefetch_to_write,
+    barrier, prefetch, prefetch_to_write,
 };
 
-/// States of a slot: the number of the segment's life, times four, and one of these. A state of an earlier life is `EMPTY`, so that a
+/// States of a slot: the number of the segment's life, times four, and one of these. A state of an earlier life is empty, so that a
 /// segment that is used again need not be touched before. A reserved slot is its producer's until it is `FULL`, and then its consumer's.
 const FULL: u32 = 1;
-/// Its consumer came before its item, and has gone on.
-const PASSED: u32 = 2;
+/// Its consumer had passed by, looked once more, and has taken the item after all.
+const TAKEN: u32 = 2;
+/// Its consumer has passed by, and the producer has taken the item back.
+const BACK: u32 = 3;
+
+/// How often a consumer looks again before it passes by a producer: each time it waits twice as long as before. None in a
+/// model, where either outcome is explored.
+const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 6 };
 
 /// So that a slot of up to 64 bytes is in one line.
 const LINE: usize = 64;
 
-/// How far ahead producers and consumers ask for the lines that they will use.
-pub const AHEAD: usize = 8;
+/// How far ahead, in bytes, producers and consumers ask for the lines that they will use.
+const AHEAD: usize = 512;
 
 /// Set in `tail`: no slot is reserved any more.
 const CLOSED: usize = 1;
@@ -35,6 +41,8 @@ const ONE: usize = 2;
 
 struct Slot<T> {
     state: AtomicU32,
+    /// The number of the life in which its consumer has passed by; beside the state, so that a producer finds it in the same line.
+    passed: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -42,8 +50,7 @@ struct Slot<T> {
 pub struct Segment<T> {
     /// Reserved slots, times `ONE`, and `CLOSED`. Never more than there are slots.
     tail: CachePadded<AtomicUsize>,
-    /// Claimed slots; never more than are reserved.
-    head: CachePadded<AtomicUsize>,
+    head: CachePadded<Head>,
     /// The segment after this one; null if there is none yet; [`Segment::end`] if there will be none.
     pub next: AtomicPtr<Segment<T>>,
     /// The next one in the store.
@@ -55,6 +62,14 @@ pub struct Segment<T> {
     /// Where it goes when nobody can be reading it any more; none while it is there.
     store: Option<Arc<Store<T>>>,
     slots: Slots<T>,
+}
+
+/// What consumers write.
+struct Head {
+    /// Claimed slots; never more than are reserved.
+    claimed: AtomicUsize,
+    /// So many slots, at least, are reserved: so that consumers read the producers' line only when they have come so far.
+    seen: AtomicUsize,
 }
 
 /// A slice of slots that begins with a line.
@@ -75,7 +90,11 @@ impl<T> Slots<T> {
         let first = unsafe { alloc::alloc(layout) }.cast::<Slot<T>>();
         let Some(first) = NonNull::new(first) else { alloc::handle_alloc_error(layout) };
         for index in 0..count {
-            let slot = Slot { state: AtomicU32::new(0), value: UnsafeCell::new(MaybeUninit::uninit()) };
+            let slot = Slot {
+                state: AtomicU32::new(0),
+                passed: AtomicU32::new(0),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            };
             // SAFETY: within the allocation, which is aligned for slots.
             unsafe { first.add(index).write(slot) };
         }
@@ -129,11 +148,19 @@ pub enum Claimed {
 }
 
 impl<T> Segment<T> {
+    /// [`AHEAD`], in slots.
+    pub const AHEAD: usize = AHEAD.div_ceil(size_of::<Slot<T>>());
+
+    /// The size of so many slots.
+    pub fn bytes(slots: usize) -> usize {
+        slots.saturating_mul(size_of::<Slot<T>>())
+    }
+
     /// A segment that nobody else can reach.
     pub fn new(slots: usize) -> Box<Self> {
         Box::new(Segment {
             tail: CachePadded::new(AtomicUsize::new(0)),
-            head: CachePadded::new(AtomicUsize::new(0)),
+            head: CachePadded::new(Head { claimed: AtomicUsize::new(0), seen: AtomicUsize::new(0) }),
             next: AtomicPtr::new(std::ptr::null_mut()),
             below: AtomicPtr::new(std::ptr::null_mut()),
             base: 0,
@@ -164,7 +191,8 @@ impl<T> Segment<T> {
     pub fn reset(&mut self) -> Option<Arc<Store<T>>> {
         // Relaxed: nobody else is here; what publishes the segment again publishes these.
         self.tail.store(0, Ordering::Relaxed);
-        self.head.store(0, Ordering::Relaxed);
+        self.head.claimed.store(0, Ordering::Relaxed);
+        self.head.seen.store(0, Ordering::Relaxed);
         self.next.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.store.take()
     }
@@ -183,10 +211,11 @@ impl<T> Segment<T> {
     /// The position up to which slots are claimed.
     pub fn head_position(&self) -> u64 {
         // Relaxed: as above.
-        self.base + self.head.load(Ordering::Relaxed) as u64
+        self.base + self.head.claimed.load(Ordering::Relaxed) as u64
     }
 
     /// P3: reserves up to `want` slots, if `room` says how many there is room for beyond a position.
+    #[inline]
     pub fn reserve(&self, want: usize, room: impl Fn(u64) -> usize) -> Reserved {
         // Relaxed, here and in the CAS: the index decides who has which slot, and nothing is read through it. A consumer that sees
         // a slot as reserved learns from the slot's own state whether there is anything in it.
@@ -212,47 +241,61 @@ impl<T> Segment<T> {
         }
     }
 
-    /// P4 and P5: fills a slot that the caller has reserved; the item comes back if its consumer has passed by.
+    /// P4 to P7: fills a slot that the caller has reserved; the item comes back if its consumer has passed by.
+    #[inline]
     pub fn publish(&self, index: usize, item: T) -> Result<(), T> {
         let slot = &self.slots[index];
-        if let Some(later) = self.slots.get(index + AHEAD) {
+        if let Some(later) = self.slots.get(index + Self::AHEAD) {
             prefetch_to_write(later);
         }
-        // Relaxed: a state of an earlier life, which came with the segment, or `PASSED`, which the CAS would find as well.
-        let empty = slot.state.load(Ordering::Relaxed);
         // SAFETY: reserved by the caller, and its own until the state is `FULL`.
         slot.value.with_mut(|value| unsafe { (*value).write(item) });
-        if empty != self.now(PASSED) {
-            // Release: pairs with the Acquire loads of `take`: whoever sees `FULL` sees the item. Strong: a spurious failure would be
-            // taken for a consumer that has passed. Acquire on failure: pairs with the Release of `take`: a consumer that has
-            // passed has claimed the slot, and so we see that there is room for another one.
-            let full = self.now(FULL);
-            if slot.state.compare_exchange(empty, full, Ordering::Release, Ordering::Acquire).is_ok() {
-                return Ok(());
-            }
-        } else {
-            // Acquire: as on failure.
-            // Survives Acquire -> Relaxed: no model comes here: the consumer would have to pass between the reservation and the first
-            // look, of a producer that was not there to be waited for.
-            let _ = slot.state.load(Ordering::Acquire);
+        // P5. Release: pairs with the Acquire loads of `take` and `pass`: whoever sees `FULL` sees the item.
+        slot.state.store(self.now(FULL), Ordering::Release);
+        // P6.
+        barrier::light();
+        // P7. Acquire: pairs with the Release of C4: a consumer that has passed has claimed the slot, and so we see that there is room
+        // for another one.
+        if slot.passed.load(Ordering::Acquire) != self.life {
+            return Ok(());
         }
-        // SAFETY: `PASSED`: the slot stays ours, and holds what we have just written.
-        Err(slot.value.with(|value| unsafe { (*value).assume_init_read() }))
+        self.take_back(slot)
+    }
+
+    /// P8: the consumer has passed by, or is about to; one of both gets the item.
+    #[cold]
+    fn take_back(&self, slot: &Slot<T>) -> Result<(), T> {
+        // Relaxed: the item is what we have written ourselves; on failure nothing is read.
+        let taken =
+            slot.state.compare_exchange(self.now(FULL), self.now(BACK), Ordering::Relaxed, Ordering::Relaxed);
+        match taken {
+            // SAFETY: the CAS made it ours again, and it holds what we have just written.
+            Ok(_) => Err(slot.value.with(|value| unsafe { (*value).assume_init_read() })),
+            Err(_) => Ok(()),
+        }
     }
 
     /// C2: claims up to `max` reserved slots.
+    #[inline]
     pub fn claim(&self, max: usize) -> Claimed {
         // Acquire: pairs with the Release of the CAS below: who made it had seen so many slots reserved, and so do we: `tail` is
         // never read to be less than `head`.
         // Survives Acquire -> Relaxed: it takes a producer and two consumers, of which one reads the head of the other and a tail from
         // before; the models with three threads are cut short before they find it.
-        let mut head = self.head.load(Ordering::Acquire);
+        let mut head = self.head.claimed.load(Ordering::Acquire);
         loop {
             if head == self.slots.len() {
                 return Claimed::UsedUp;
             }
-            // Relaxed: see `reserve`.
-            let tail = self.tail.load(Ordering::Relaxed) / ONE;
+            // Relaxed, here and for `tail`: see `reserve`. An earlier number of this life is as true.
+            let mut tail = self.head.seen.load(Ordering::Relaxed);
+            if tail < head + max && tail < self.slots.len() {
+                let known = tail;
+                tail = self.tail.load(Ordering::Relaxed) / ONE;
+                if tail != known {
+                    self.head.seen.store(tail, Ordering::Relaxed);
+                }
+            }
             let count = max.min(tail - head);
             if count == 0 {
                 return Claimed::Nothing;
@@ -261,7 +304,8 @@ impl<T> Segment<T> {
             // Release, and Acquire on failure: as above.
             // Survives success Release -> Relaxed: as above.
             // Survives failure Acquire -> Relaxed: as above.
-            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
+            let claimed = &self.head.claimed;
+            match claimed.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Claimed::Slots(head, count),
                 Err(found) => head = found,
             }
@@ -269,37 +313,59 @@ impl<T> Segment<T> {
     }
 
     /// Asks for the line of a slot that will be taken soon.
+    #[inline]
     pub fn expect(&self, index: usize) {
         if let Some(slot) = self.slots.get(index) {
             prefetch(slot);
         }
     }
 
-    /// C3: takes the item of a slot that the caller has claimed; none if it passes by a producer that is not done. `patience`
-    /// waits a little, and says whether to look again.
-    pub fn take(&self, index: usize, mut patience: impl FnMut() -> bool) -> Option<T> {
+    /// C3: takes the item of a slot that the caller has claimed; none if it passes by a producer that is not done.
+    #[inline]
+    pub fn take(&self, index: usize) -> Option<T> {
         let slot = &self.slots[index];
-        let full = self.now(FULL);
-        loop {
-            // Acquire: pairs with the Release of `publish`.
-            // - it reads `FULL`: the item is there, and ours;
-            // - it reads a state of an earlier life: the producer is not done, as far as we can see.
-            let state = slot.state.load(Ordering::Acquire);
-            if state == full {
-                break;
-            }
-            if patience() {
-                continue;
-            }
-            // Release on success: pairs with the Acquire of `publish`. Acquire on failure: as above.
-            let passed = self.now(PASSED);
-            match slot.state.compare_exchange(state, passed, Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return None,
-                Err(_) => break,
+        // Acquire: pairs with the Release of P5.
+        // - it reads `FULL`: the item is there, and ours, for we have not passed by;
+        // - it reads a state of an earlier life: the producer is not done, as far as we can see.
+        let full = slot.state.load(Ordering::Acquire) == self.now(FULL);
+        if full || self.pass(slot) {
+            // SAFETY: `FULL`, and claimed by the caller alone, who comes once.
+            return Some(slot.value.with(|value| unsafe { (*value).assume_init_read() }));
+        }
+        None
+    }
+
+    /// C3 to C7: whether the item has come, after a while or at the last moment.
+    #[cold]
+    fn pass(&self, slot: &Slot<T>) -> bool {
+        let mut spin = Spin::new();
+        while spin.attempts() < PATIENCE {
+            spin.once();
+            // Acquire: as in `take`.
+            if slot.state.load(Ordering::Acquire) == self.now(FULL) {
+                return true;
             }
         }
-        // SAFETY: `FULL`, and claimed by the caller alone, who comes once.
-        Some(slot.value.with(|value| unsafe { (*value).assume_init_read() }))
+        // C4. Release: pairs with the Acquire of P7.
+        slot.passed.store(self.life, Ordering::Release);
+        // C5. This thread may not have had a barrier before.
+        barrier::prepare();
+        let ordered = barrier::heavy();
+        loop {
+            // C6. Acquire: as in `take`.
+            let state = slot.state.load(Ordering::Acquire);
+            if state == self.now(FULL) {
+                // C7. Relaxed: the load above has seen the item; on failure the producer has taken it back, and nothing is read.
+                let taken = self.now(TAKEN);
+                let won = slot.state.compare_exchange(state, taken, Ordering::Relaxed, Ordering::Relaxed);
+                return won.is_ok();
+            }
+            if ordered || state == self.now(BACK) {
+                return false;
+            }
+            // The kernel gives no order any more: the producer need not have seen us, and may leave its item here.
+            spin.once();
+        }
     }
 
     /// Reserves nothing any more; `true` if it was used up already, so that the end must be marked at `next`.
@@ -311,7 +377,8 @@ impl<T> Segment<T> {
     /// Drops what has not been claimed.
     pub fn drop_items(&mut self) {
         // Relaxed: nobody else is here.
-        let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed) / ONE);
+        let head = self.head.claimed.load(Ordering::Relaxed);
+        let tail = self.tail.load(Ordering::Relaxed) / ONE;
         for slot in &self.slots[head..tail] {
             if slot.state.load(Ordering::Relaxed) == self.now(FULL) {
                 // SAFETY: full, and nobody has claimed it.

@@ -15,10 +15,12 @@
 //! | from | to | by | meaning |
 //! |---|---|---|---|
 //! | empty | `FULL` | its producer (P5) | the item is there, and its consumer's |
-//! | empty | `PASSED` | its consumer (C3) | the consumer has gone on; the producer keeps its item and tries another slot |
+//! | `FULL` | `TAKEN` | its consumer, after it has said that it passes by (C7) | the item is the consumer's all the same |
+//! | `FULL` | `BACK` | its producer, after the consumer has said so (P8) | the item is the producer's again, which tries another slot |
 //!
 //! A slot has one producer, by the index that it reserved, and one consumer, by the index that it claimed; each slot is used once
-//! in each life of its segment. A state carries the number of the life; one of an earlier life is empty.
+//! in each life of its segment. A state carries the number of the life; one of an earlier life is empty. Beside the state is a second
+//! word, `passed`, in which a consumer says that it goes on without the item.
 //!
 //! # Steps
 //!
@@ -29,11 +31,17 @@
 //!         follows (CAS next), help `tail`, P1              CAS head, retire the old one, C1
 //!     P3  CAS the segment's tail: slots reserved    C2  CAS the segment's head: slots claimed
 //!     P4  write the item                            C3  FULL: take the item. Empty: wait a little, then
-//!     P5  CAS empty -> FULL; PASSED: take the           CAS empty -> PASSED, and go on
-//!         item back, P1
+//!     P5  state := FULL                             C4  passed := this life
+//!     P6  light barrier                             C5  heavy barrier
+//!     P7  passed? no: done                          C6  still empty: go on, the item is the producer's
+//!     P8  CAS FULL -> BACK: take the item back, P1  C7  CAS FULL -> TAKEN: take the item; BACK: go on
 //!   close: set CLOSED in the last segment's tail; if that was used up, CAS its `next` from null to the end mark; if
 //!          another one follows already, the same there
 //! ```
+//!
+//! **One of both gets the item.** P6 and C5 are a full fence on both sides (`sync::barrier`): either P7 sees that the consumer passes by,
+//! or C6 sees the item, or both. If both, a CAS decides; if only P7, P8 meets nobody; if only C6, C7 meets nobody. So a push
+//! costs one read-modify-write, that of P3, and the price of a producer that is late, a system call, is paid by whoever passes it by.
 //!
 //! A pop that has claimed slots and found every producer of them missing starts again.
 //!
@@ -69,12 +77,12 @@ use std::{collections::VecDeque, fmt};
 use super::{
     JobPriority, JobQueue, PushError, Refusal,
     recycle::Store,
-    segment::{AHEAD, Claimed, Reserved, Segment},
+    segment::{Claimed, Reserved, Segment},
 };
 use crate::{
     lookup::{DefaultReclaim, Guard, Reclaim},
     sync::{
-        Arc, CachePadded, Spin,
+        Arc, CachePadded,
         atomic::{AtomicPtr, AtomicU64, Ordering},
     },
 };
@@ -82,23 +90,21 @@ use crate::{
 /// Slots in a segment, unless another number is asked for.
 pub const SEGMENT_SLOTS: usize = 64;
 
-/// Segments that are kept to be used again, at most. The reclaimer gives them back 128 at a time, of each thread.
-const KEPT: usize = 1_024;
-
-/// How often a consumer looks again before it passes by a producer: each time it waits twice as long as before. None in a
-/// model, where either outcome is explored.
-const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 5 };
+/// Bytes of slots that are kept to be used again, at most. The reclaimer gives segments back 128 at a time, of each thread; a burst that has
+/// gone should not be paid for again by the next one, and large items should not keep a multiple of it.
+const KEPT: usize = 16 << 20;
 
 /// A lock-free queue of many producers and many consumers, first in, first out.
 ///
 /// *Progress:* lock-free. A producer that stalls in the middle of a push delays its own item only; a consumer that stalls
-/// delays what it has claimed. A consumer waits for up to a microsecond for a producer whose slot it has come to, then goes on without it.
+/// delays what it has claimed. A consumer waits for up to some microseconds for a producer whose slot it has come to, then goes on
+/// without it, for the price of a system call (on Linux). If a sandbox forbids that call, `membarrier`, which it allowed before, a consumer
+/// waits for such a producer instead.
 ///
 /// *Ordering:* what happened before a push happens before what follows the pop of that item.
 ///
-/// *Complexity:* O(1) for each item, with one read-modify-write of a shared word for each push or for each batch, and one of the slot; one for
-/// each pop or batch. Allocates a segment now and then; once so many segments are in use as the threads need, none: segments
-/// are used again, up to 1,024 of them are kept.
+/// *Complexity:* O(1) for each item, with one read-modify-write for each push or batch of them, and one for each pop or batch. Allocates a segment now and then; once so many segments are in use as the threads need, none: segments
+/// are used again, and up to 16 MiB of them are kept.
 ///
 /// ```
 /// use leasehold::pool::{JobPriority, JobQueue, Refusal, SegmentedQueue};
@@ -148,7 +154,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     /// slots (at least one). More slots are fewer segments to be linked and retired, and more memory while there is little in the queue.
     pub fn with(limit: u64, slots: usize) -> Self {
         let slots = slots.max(1);
-        let store = Arc::new(Store::new(KEPT));
+        let store = Arc::new(Store::new((KEPT / Segment::<T>::bytes(slots)).max(1)));
         let mut first = Segment::new(slots);
         first.place(0, Arc::clone(&store));
         let first = Box::into_raw(first);
@@ -173,12 +179,14 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// P1. Acquire: pairs with the Release of the CAS that put it there: its contents.
+    #[inline]
     fn last<'g>(&self, guard: &'g G::Guard<'_>) -> &'g Segment<T> {
         // SAFETY: `tail` is never null, nor the end mark.
         unsafe { Self::follow(guard, guard.protect(&self.tail.segment, Ordering::Acquire)) }
     }
 
     /// C1. Acquire: as `last`.
+    #[inline]
     fn first<'g>(&self, guard: &'g G::Guard<'_>) -> &'g Segment<T> {
         // Acquire: pairs with the Release in `advance`.
         // Survives Acquire -> Relaxed: a consumer that comes to a segment by `head` alone, without having followed `next`, is a third
@@ -189,6 +197,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// For how many items there is room beyond `position`.
+    #[inline]
     fn room(&self, position: u64, guard: &G::Guard<'_>) -> usize {
         if self.limit == u64::MAX {
             return usize::MAX;
@@ -205,6 +214,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// P2: makes sure that something follows, and moves `tail` there.
+    #[cold]
     fn append(&self, used_up: &Segment<T>, guard: &G::Guard<'_>) -> Result<(), Refusal> {
         // Acquire: pairs with the Release of the CAS below, on failure too: the next segment's contents.
         let mut next = used_up.next.load(Ordering::Acquire);
@@ -239,6 +249,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// C1, where the first segment is used up. Whether there is another one.
+    #[cold]
     fn advance(&self, used_up: &Segment<T>, guard: &G::Guard<'_>) -> bool {
         // Acquire: pairs with the Release of P2: the segment's contents, which `head` passes on.
         let next = used_up.next.load(Ordering::Acquire);
@@ -257,18 +268,39 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
         true
     }
 
-    /// P1 to P5 for as many items as there are. What is refused stays in `items`.
-    fn push_some(&self, items: &mut impl Source<T>) -> Result<(), Refusal> {
+    /// P1 to P8 for one item; it comes back if it is refused.
+    #[inline]
+    pub(in crate::pool) fn push_one(&self, mut item: T) -> Result<(), PushError<T>> {
         let guard = self.reclaim.pin();
-        while items.left() > 0 {
+        loop {
             let segment = self.last(&guard);
-            match segment.reserve(items.left(), |position| self.room(position, &guard)) {
+            match segment.reserve(1, |position| self.room(position, &guard)) {
+                Reserved::Slots(index, _) => match segment.publish(index, item) {
+                    Ok(()) => return Ok(()),
+                    Err(back) => item = back,
+                },
+                Reserved::UsedUp => {
+                    if let Err(reason) = self.append(segment, &guard) {
+                        return Err(PushError { item, reason });
+                    }
+                }
+                Reserved::Refused(reason) => return Err(PushError { item, reason }),
+            }
+        }
+    }
+
+    /// P1 to P8 for as many items as there are. What is refused stays in `items`.
+    fn push_all(&self, items: &mut VecDeque<T>) -> Result<(), Refusal> {
+        let guard = self.reclaim.pin();
+        while !items.is_empty() {
+            let segment = self.last(&guard);
+            match segment.reserve(items.len(), |position| self.room(position, &guard)) {
                 Reserved::Slots(from, count) => {
                     for index in from..from + count {
-                        let Some(item) = items.take() else { break };
+                        let Some(item) = items.pop_front() else { break };
                         if let Err(item) = segment.publish(index, item) {
                             // Into the next slot, so that the order is kept.
-                            items.put_back(item);
+                            items.push_front(item);
                         }
                     }
                 }
@@ -280,14 +312,31 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// Takes one item out; none if the queue was empty at some moment of this call. Lock-free.
+    #[inline]
     pub fn pop(&self) -> Option<T> {
-        let mut one = None;
-        self.pop_into(1, |item| one = Some(item));
-        one
+        let guard = self.reclaim.pin();
+        loop {
+            let segment = self.first(&guard);
+            match segment.claim(1) {
+                Claimed::Slots(index, _) => {
+                    let item = segment.take(index);
+                    if item.is_some() {
+                        return item;
+                    }
+                }
+                Claimed::Nothing => return None,
+                Claimed::UsedUp => {
+                    if !self.advance(segment, &guard) {
+                        return None;
+                    }
+                }
+            }
+        }
     }
 
-    /// C1 to C3: at most `max` items are given to `into`; answers how many.
-    fn pop_into(&self, max: usize, mut into: impl FnMut(T)) -> usize {
+    /// C1 to C7: at most `max` items are given to `into`, which must not panic; answers how many.
+    #[inline]
+    pub(in crate::pool) fn pop_into(&self, max: usize, mut into: impl FnMut(T)) -> usize {
         if max == 0 {
             return 0;
         }
@@ -298,20 +347,12 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
             match segment.claim(max) {
                 Claimed::Slots(from, count) => {
                     let end = from + count;
-                    (from..end.min(from + AHEAD)).for_each(|index| segment.expect(index));
+                    (from..end.min(from + Segment::<T>::AHEAD)).for_each(|index| segment.expect(index));
                     for index in from..end {
-                        if index + AHEAD < end {
-                            segment.expect(index + AHEAD);
+                        if index + Segment::<T>::AHEAD < end {
+                            segment.expect(index + Segment::<T>::AHEAD);
                         }
-                        let mut spin = Spin::new();
-                        let patience = || {
-                            let again = spin.attempts() < PATIENCE;
-                            if again {
-                                spin.once();
-                            }
-                            again
-                        };
-                        if let Some(item) = segment.take(index, patience) {
+                        if let Some(item) = segment.take(index) {
                             into(item);
                             taken += 1;
                         }
@@ -331,57 +372,14 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 }
 
-/// Where a push takes its items from.
-trait Source<T> {
-    fn left(&self) -> usize;
-    fn take(&mut self) -> Option<T>;
-    fn put_back(&mut self, item: T);
-}
-
-impl<T> Source<T> for Option<T> {
-    #[inline(always)]
-    fn left(&self) -> usize {
-        usize::from(self.is_some())
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Option<T> {
-        Option::take(self)
-    }
-
-    #[inline(always)]
-    fn put_back(&mut self, item: T) {
-        *self = Some(item);
-    }
-}
-
-impl<T> Source<T> for VecDeque<T> {
-    fn left(&self) -> usize {
-        self.len()
-    }
-
-    fn take(&mut self) -> Option<T> {
-        self.pop_front()
-    }
-
-    fn put_back(&mut self, item: T) {
-        self.push_front(item);
-    }
-}
-
 impl<T: Send + 'static, G: Reclaim> JobQueue<T> for SegmentedQueue<T, G> {
     #[inline]
     fn push(&self, item: T, _priority: JobPriority) -> Result<(), PushError<T>> {
-        let mut item = Some(item);
-        self.push_some(&mut item).map_err(|reason| PushError {
-            // One that was refused has been put back, or was never taken.
-            item: item.take().expect("a push that fails keeps its item"),
-            reason,
-        })
+        self.push_one(item)
     }
 
     fn push_many(&self, items: &mut VecDeque<T>, _priority: JobPriority) -> Result<(), Refusal> {
-        self.push_some(items)
+        self.push_all(items)
     }
 
     #[inline]

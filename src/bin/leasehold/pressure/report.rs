@@ -1,0 +1,78 @@
+//! What is printed.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{Format, Pressure};
+
+/// Changes with the meaning of a field.
+const SCHEMA: u32 = 1;
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: u32,
+    jobs: u64,
+    bytes_per_job: u32,
+    capacity: u32,
+    workers: u32,
+    seconds: f64,
+    jobs_per_second: f64,
+    resident_bytes: Option<u64>,
+    limit_bytes: u64,
+    /// Whether no more was resident than allowed; none if that is not known.
+    pub holds: Option<bool>,
+}
+
+impl Report {
+    pub fn new(options: &Pressure, seconds: f64, resident: Option<u64>) -> Self {
+        Report {
+            schema: SCHEMA,
+            jobs: options.jobs,
+            bytes_per_job: options.bytes,
+            capacity: options.capacity,
+            workers: options.workers,
+            seconds,
+            jobs_per_second: options.jobs as f64 / seconds.max(1e-9),
+            resident_bytes: resident,
+            limit_bytes: options.limit,
+            holds: resident.map(|resident| resident <= options.limit),
+        }
+    }
+
+    pub fn render(&self, format: Format) -> String {
+        match format {
+            Format::Table => self.table(),
+            Format::Json => {
+                let mut text = serde_json::to_string_pretty(self).expect("numbers only");
+                text.push('\n');
+                text
+            }
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        let mut row = |name: &str, value: String| {
+            // A string takes everything.
+            let _ = writeln!(text, "{name:<18} {value:>18}");
+        };
+        row("jobs", self.jobs.to_string());
+        row("bytes a job", self.bytes_per_job.to_string());
+        row("may wait", self.capacity.to_string());
+        row("workers", self.workers.to_string());
+        row("seconds", format!("{:.2}", self.seconds));
+        row("jobs a second", format!("{:.0}", self.jobs_per_second));
+        row("payloads, GB", format!("{:.3}", self.jobs as f64 * f64::from(self.bytes_per_job) / 1e9));
+        let resident = self.resident_bytes.map(|bytes| format!("{:.3}", bytes as f64 / 1e9));
+        row("resident, GB", resident.unwrap_or_else(|| "not known".into()));
+        row("at most, GB", format!("{:.3}", self.limit_bytes as f64 / 1e9));
+        let verdict = match self.holds {
+            Some(true) => "holds",
+            Some(false) => "FAILED",
+            None => "not measured: the system does not say",
+        };
+        row("verdict", verdict.into());
+        text
+    }
+}
