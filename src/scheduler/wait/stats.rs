@@ -57,16 +57,10 @@ const STRIPES: usize = 8;
 const STRIPES: usize = 1;
 
 /// The counters behind [`WaitStats`]. Each orders nothing but itself.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Counts {
     // Boxed: a scheduler is moved a few times while it is built, on whatever stack.
     stripes: Box<[CachePadded<Stripe>; STRIPES]>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Counts { stripes: Box::default() }
-    }
 }
 
 /// What some of the threads have counted. A wait changes its first cache line, and the one with its length's bucket.
