@@ -301,10 +301,10 @@ impl<T> Segment<T> {
                 return Claimed::Nothing;
             }
             let new = head + count;
+            let claimed = &self.head.claimed;
             // Release, and Acquire on failure: as above.
             // Survives success Release -> Relaxed: as above.
             // Survives failure Acquire -> Relaxed: as above.
-            let claimed = &self.head.claimed;
             match claimed.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Claimed::Slots(head, count),
                 Err(found) => head = found,
