@@ -60,6 +60,7 @@ const BARS: [(&str, u64, &str); 38] = [
     ("64-threads", 64, "MutexScheduler"),
     ("64-threads/p99.9", 64, "MutexScheduler"),
     ("acquire/p99.99", 2, "MutexScheduler"),
+    ("pair/observed", 1, "itself, unobserved"),
     ("memory", 1, ""),
     ("memory/blocks", 1, ""),
     ("rank-error/best-of-2", 1, ""),
@@ -115,8 +116,9 @@ fn assert_every_bar(bars: &Value) {
         .collect();
     assert_eq!(seen, BARS);
     for bar in bars {
-        let needs_peers =
-            ["get/", "lookup-churn"].iter().any(|of| bar["name"].as_str().unwrap().starts_with(of));
+        let needs_peers = ["get/", "lookup-churn", "pair/observed"]
+            .iter()
+            .any(|of| bar["name"].as_str().unwrap().starts_with(of));
         if needs_peers && !cfg!(feature = "peers") {
             assert_eq!(
                 (&bar["missing"], &bar["measured"], &bar["holds"]),
