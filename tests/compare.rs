@@ -25,7 +25,7 @@ fn succeed(arguments: &[&str]) -> String {
 }
 
 /// Every row of the table that the scheduler is held to: name, threads, and what it is measured against.
-const BARS: [(&str, u64, &str); 38] = [
+const BARS: [(&str, u64, &str); 39] = [
     ("pair", 1, "Mutex<BinaryHeap>"),
     ("pair", 2, "Mutex<BinaryHeap>"),
     ("pair/best-of-2", 2, "Mutex<BinaryHeap>"),

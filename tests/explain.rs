@@ -99,11 +99,16 @@ fn of_equals_the_other_one_is_tied() {
     assert_eq!((why(&explanation, other), why(&explanation, "c")), (Why::Tied, Why::Outranked));
 }
 
+type Call = Box<dyn FnOnce() + Send>;
+
+/// Key and rank, the best first.
+type Members = Vec<(&'static str, u64)>;
+
 /// Chooses the shard that it is told to, and calls somebody just before.
 #[derive(Clone, Default)]
 struct Told {
     shard: Arc<AtomicUsize>,
-    before: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+    before: Arc<Mutex<Option<Call>>>,
 }
 
 impl SelectShard for Told {
@@ -115,7 +120,7 @@ impl SelectShard for Told {
 }
 
 /// Two shards and a strategy that obeys; each shard has a better and a worse one.
-fn obeying() -> (Arc<Fleet>, Told, [Vec<(&'static str, u64)>; 2]) {
+fn obeying() -> (Arc<Fleet>, Told, [Members; 2]) {
     let told = Told::default();
     let strategy = Strategy::Custom(Box::new(told.clone()));
     let fleet = Arc::new(Fleet::builder().shards(2).strategy(strategy).build().expect("in range"));

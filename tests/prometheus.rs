@@ -113,8 +113,11 @@ fn exported_counts_are_the_schedulers_own() {
     );
 }
 
+/// Name, labels, value.
+type Sample = (String, Vec<(String, String)>, f64);
+
 /// One line of the text format, taken apart as a scraper does: name, labels, value.
-fn parse(line: &str) -> Option<(String, Vec<(String, String)>, f64)> {
+fn parse(line: &str) -> Option<Sample> {
     let name: String = line.chars().take_while(|c| c.is_ascii_alphanumeric() || "_:".contains(*c)).collect();
     let mut rest = &line[name.len()..];
     let mut labels = Vec::new();
@@ -224,7 +227,7 @@ fn every_series_of_the_go_collector_has_one_here() {
         let ours = rows.get(&name["crs_".len()..]).unwrap_or_else(|| panic!("{name} has no row"));
         let (family, label) =
             ours.split_once('{').map_or((*ours, None), |(family, label)| (family, Some(label)));
-        let is_it = |(name, labels, _): &(String, Vec<(String, String)>, f64)| {
+        let is_it = |(name, labels, _): &Sample| {
             name == family
                 && label.is_none_or(|wanted| {
                     labels.iter().any(|(label, value)| format!("{label}=\"{value}\"}}") == wanted)

@@ -51,6 +51,8 @@ impl<K: Hash + Eq + Clone> Fences<K> {
     pub fn set_good_until(&self, until: Timestamp) {
         // Release: pairs with the Acquire in `Fence::check`: who sees the deadline of a new session sees that what was lost before
         // it is lost.
+        // Survives Release -> Relaxed: no model has the cluster. A reader would have to see the later of two stores of one thread without the
+        // earlier, which this processor never shows.
         self.good_until.store(until.as_nanos(), Ordering::Release);
     }
 
@@ -161,6 +163,7 @@ impl<K: Hash + Eq + Clone> Fence<K> {
         // Acquire, and first: see `Fences::set_good_until`.
         // - it sees a later session's deadline: it also sees that this claim is lost;
         // - it sees the deadline of its own session, or an earlier one: the clock decides.
+        // Survives Acquire -> Relaxed: as its partner.
         let until = Timestamp::from_nanos(self.fences.good_until.load(Ordering::Acquire));
         let left = until.saturating_since(self.fences.clock.now());
         // Relaxed: as above.

@@ -137,8 +137,9 @@ impl<J> Tray<J> {
 
     /// The worker's hand; none if somebody has it.
     pub fn hand(&self) -> Option<Hand<'_, J>> {
-        // Acquire: pairs with the Release of the hand's drop: `front` is as the last worker has left it.
-        if self.taken.swap(true, Ordering::Acquire) {
+        // Relaxed: tells that nobody has the hand. What the last one has left it has left under the lock, which it had taken before it
+        // said so; it is read under the lock here.
+        if self.taken.swap(true, Ordering::Relaxed) {
             return None;
         }
         let mut inner = self.shared.inner.lock();
@@ -335,8 +336,8 @@ impl<J> Drop for Hand<'_, J> {
         self.tray.front.store(self.front - usize::from(self.running), Ordering::Relaxed);
         inner.state = State::Resting;
         drop(inner);
-        // Release: pairs with the Acquire of `hand`.
-        self.tray.taken.store(false, Ordering::Release);
+        // Relaxed: see `hand`.
+        self.tray.taken.store(false, Ordering::Relaxed);
     }
 }
 

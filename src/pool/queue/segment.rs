@@ -342,6 +342,7 @@ impl<T> Segment<T> {
         while spin.attempts() < PATIENCE {
             spin.once();
             // Acquire: as in `take`.
+            // Survives Acquire -> Relaxed: models have no patience, and do not come here; it is the load of C6, which they judge.
             if slot.state.load(Ordering::Acquire) == self.now(FULL) {
                 return true;
             }
