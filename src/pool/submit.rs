@@ -52,6 +52,8 @@ impl fmt::Display for RejectReason {
     }
 }
 
+impl Error for RejectReason {}
+
 impl From<Refusal> for RejectReason {
     fn from(refusal: Refusal) -> Self {
         match refusal {
