@@ -48,7 +48,8 @@ pub struct Stats {
     pub removed: u64,
     /// Removals from the worst end.
     pub evicted: u64,
-    /// Leases that began.
+    /// Units that were taken: leases that began; and, while somebody waits, units that came back for a request that had just ended and
+    /// for which there was nobody else, which count as taken and returned once more.
     pub lent: u64,
     /// Leases that ended.
     pub returned: u64,

@@ -105,22 +105,28 @@ fn a_full_inbox() {
     });
 }
 
+/// A fleet that was closed while somebody recorded an event; one who reads, the recorder, and how many events had a number before.
+fn closed_while_recording() -> (Arc<Fleet>, Told, thread::JoinHandle<()>, u64) {
+    let setup = Setup { shards: 1, ..Setup::default() };
+    let fleet = Arc::new(Fleet::with(setup, |builder| builder.event_capacity(4)));
+    let told = Told::new(&fleet);
+    Actor::new(&fleet, 0).run(&steps(&[Insert(0)]));
+    let recorder = {
+        let fleet = Arc::clone(&fleet);
+        const EXCLUDE: &[Step] = &[Step::Do(Exclude(0))];
+        crate::common::spawn(move || Actor::new(&fleet, 1).run(EXCLUDE))
+    };
+    let stats = fleet.scheduler.stats_by_shard();
+    let before = stats[0].events_emitted + stats[0].events_dropped;
+    assert!(fleet.scheduler.close());
+    (fleet, told, recorder, before)
+}
+
 /// Somebody records an event while the scheduler is closed: what has got a number before the mark is told.
 #[test]
 fn one_who_records() {
     model_within(2, || {
-        let setup = Setup { shards: 1, ..Setup::default() };
-        let fleet = Arc::new(Fleet::with(setup, |builder| builder.event_capacity(4)));
-        let mut told = Told::new(&fleet);
-        Actor::new(&fleet, 0).run(&steps(&[Insert(0)]));
-        let recorder = {
-            let fleet = Arc::clone(&fleet);
-            const EXCLUDE: &[Step] = &[Step::Do(Exclude(0))];
-            crate::common::spawn(move || Actor::new(&fleet, 1).run(EXCLUDE))
-        };
-        let stats = fleet.scheduler.stats_by_shard();
-        let before = stats[0].events_emitted + stats[0].events_dropped;
-        assert!(fleet.scheduler.close());
+        let (fleet, mut told, recorder, before) = closed_while_recording();
         told.flush(&fleet);
         assert!(told.next[0] >= before, "everything that was numbered before was told of");
         assert!(told.was_told_of_the_end());
@@ -134,18 +140,7 @@ fn one_who_records() {
 #[test]
 fn one_who_gives_up() {
     model_within(2, || {
-        let setup = Setup { shards: 1, ..Setup::default() };
-        let fleet = Arc::new(Fleet::with(setup, |builder| builder.event_capacity(4)));
-        let mut told = Told::new(&fleet);
-        Actor::new(&fleet, 0).run(&steps(&[Insert(0)]));
-        let recorder = {
-            let fleet = Arc::clone(&fleet);
-            const EXCLUDE: &[Step] = &[Step::Do(Exclude(0))];
-            crate::common::spawn(move || Actor::new(&fleet, 1).run(EXCLUDE))
-        };
-        let stats = fleet.scheduler.stats_by_shard();
-        let before = stats[0].events_emitted + stats[0].events_dropped;
-        assert!(fleet.scheduler.close());
+        let (fleet, mut told, recorder, before) = closed_while_recording();
         // No patience at all.
         fleet.scheduler.pump_events(true);
         told.read();

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::ValueEnum;
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -25,12 +26,20 @@ pub enum Output {
     },
 }
 
+/// Form of a report: for people, or for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Table,
+    Json,
+}
+
 const STDOUT: &str = "<stdout>";
 const ACTION: &str = "cannot be written";
 
 impl Output {
+    /// `-`, as nothing, is standard output.
     pub fn open(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(Output::Stdout) };
+        let Some(path) = path.and_then(file) else { return Ok(Output::Stdout) };
         open_file(path).map_err(|cause| fail(path, cause))
     }
 
@@ -55,6 +64,11 @@ impl Output {
             }
         }
     }
+}
+
+/// The file that an option names, unless that is a standard stream.
+fn file(path: &Path) -> Option<&Path> {
+    Some(path).filter(|path| path.as_os_str() != "-")
 }
 
 fn open_file(path: &Path) -> io::Result<Output> {
@@ -102,7 +116,7 @@ fn beside(path: &Path, mut options: OpenOptions) -> io::Result<NamedTempFile> {
 
 /// Refuses to write the report over an input: `option` and the path that it names.
 pub fn keep_apart(out: Option<&Path>, option: &str, input: Option<&Path>) -> Result<()> {
-    if let (Some(out), Some(input)) = (out, input)
+    if let (Some(out), Some(input)) = (out.and_then(file), input)
         && same_file(out, input)
     {
         let out = out.display();

@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub fn replay(options: &cli::Replay) -> Result<()> {
-    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let out = options.out.as_deref();
     let trace = options.trace.as_deref().filter(|path| path.as_os_str() != "-");
     output::keep_apart(out, "--trace", trace)?;
     output::keep_apart(out, "--fleet", options.fleet.as_deref())?;

@@ -9,7 +9,7 @@ use leasehold::cluster::{Engine, Overview, RedisEngine, Reply, Request};
 
 use crate::{
     error::{Error, Result},
-    output::Output,
+    output::{Format, Output},
 };
 
 #[derive(Args, Debug)]
@@ -26,9 +26,9 @@ pub struct Cluster {
     #[arg(value_enum, default_value_t = Part::All)]
     pub part: Part,
 
-    /// Form of the answer.
-    #[arg(long, value_enum, default_value_t = Form::Table)]
-    pub format: Form,
+    /// Format of the answer.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
 
     /// Seconds that each server is given to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -43,17 +43,11 @@ pub enum Part {
     Holds,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    Table,
-    Json,
-}
-
 pub fn cluster(options: &Cluster) -> Result<()> {
     let overview = ask(options)?;
     let text = match options.format {
-        Form::Table => render::table(&overview, options.part),
-        Form::Json => render::json(&overview, options.part),
+        Format::Table => render::table(&overview, options.part),
+        Format::Json => render::json(&overview, options.part),
     };
     Output::Stdout.write(&text)
 }

@@ -20,7 +20,7 @@ use std::{
     fmt::Display, ops::RangeInclusive, path::PathBuf, process::ExitCode, str::FromStr, thread, time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::{Scheduler, baseline::MutexScheduler};
 
@@ -33,7 +33,7 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
-    output::Output,
+    output::{Format, Output},
 };
 
 /// Numbers are taken as text: one out of range is then told in one line, like any other bad input.
@@ -72,12 +72,6 @@ pub struct Compare {
     pub out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
-}
-
 /// Shards of the rows with bars, if none are asked for.
 const SHARDS: usize = 8;
 
@@ -88,7 +82,7 @@ pub fn compare(options: &Compare) -> Result<ExitCode> {
     let milliseconds = number("--milliseconds", &options.milliseconds, 1..=60_000u64)?;
     let counts = thread_counts(resources)?;
     let selected = Selected::new(&options.only)?;
-    let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
+    let output = Output::open(options.out.as_deref())?;
 
     let length = Duration::from_millis(milliseconds);
     let operations: Vec<_> =

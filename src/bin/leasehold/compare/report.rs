@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{
-    Format,
     bars::{Measured, Row, Setting},
     measure::{Plan, Times},
 };
+use crate::output::Format;
 
 /// Version of the JSON form. Fields may be added under the same number; none changes or goes.
 const SCHEMA: u32 = 1;

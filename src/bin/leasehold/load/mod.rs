@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use leasehold::SplitMix64;
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,7 +59,7 @@ use self::{
 use crate::{
     compare::live_bytes,
     error::{Error, Result},
-    output::{self, Output},
+    output::{self, Format, Output},
     simulate::jain,
 };
 
@@ -109,12 +109,6 @@ pub struct Load {
     pub out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
-}
-
 fn scenario_help() -> String {
     let ready: Vec<String> =
         READY.iter().map(|Ready { name, about, .. }| format!("{name}: {about}")).collect();
@@ -132,7 +126,7 @@ pub fn load(options: &Load) -> Result<ExitCode> {
         let text = toml::to_string(&scenario).expect("a scenario is plain values");
         return Output::Stdout.write(&text).map(|()| ExitCode::SUCCESS);
     }
-    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let out = options.out.as_deref();
     output::keep_apart(out, "the scenario's trace", scenario.trace.as_deref())?;
     let output = Output::open(out)?;
     let result = play(&options.scenario, scenario)?;

@@ -100,7 +100,8 @@ impl Referee {
     /// A lease on `index` was given to somebody who began to ask at `asked` and has it at `now`.
     pub fn granted(&self, index: u32, asked: u64, now: u64) -> Grant {
         let slot = &self.slots[index as usize];
-        // SeqCst: the counts of one resource and what its cooling says are compared as if there were one clock.
+        // SeqCst, here and for every word of a resource: its counts and what its cooling and removal say are compared as if there were one
+        // clock.
         let before = slot.in_flight.fetch_add(1, Ordering::SeqCst);
         if let Some(limit) = self.limit(index)
             && before >= limit

@@ -81,6 +81,7 @@ impl Watch {
     pub fn read(&self, round: &Round) {
         let Some(scheduler) = round.subject.scheduler() else { return };
         while !round.stop.is_set() {
+            // SeqCst, here and below: whoever sees that it stays sees what had been retired when it came, and not less.
             self.retired_before.store(round.retired.load(Ordering::SeqCst), Ordering::SeqCst);
             let seen = scheduler.peek();
             self.stays.store(true, Ordering::SeqCst);

@@ -41,7 +41,7 @@ pub struct Report {
 }
 
 pub fn report(options: &Report) -> Result<()> {
-    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let out = options.out.as_deref();
     for path in &options.results {
         output::keep_apart(out, "a result", Some(path))?;
     }

@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use leasehold::pool::{Job, Pool};
 
 use self::report::Report;
 use crate::{
     error::{Error, Result},
-    output::Output,
+    output::{Format, Output},
 };
 
 #[derive(Args, Debug)]
@@ -51,12 +51,6 @@ pub struct Pressure {
     /// Write the report to FILE instead of standard output (`-`): whole or not at all.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
 }
 
 /// More memory was resident than allowed, or how much is not known.
@@ -91,7 +85,7 @@ impl Payload {
 }
 
 pub fn pressure(options: &Pressure) -> Result<ExitCode> {
-    let output = Output::open(options.out.as_deref().filter(|path| path.as_os_str() != "-"))?;
+    let output = Output::open(options.out.as_deref())?;
     let pool = Pool::<Payload>::builder()
         .workers(options.workers as usize)
         .capacity(options.capacity as usize)

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::{Format, Pressure};
+use super::Pressure;
+use crate::output::Format;
 
 /// Changes with the meaning of a field.
 const SCHEMA: u32 = 1;

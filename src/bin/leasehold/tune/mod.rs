@@ -14,14 +14,14 @@ mod workload;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
 use self::{advice::Advice, live::Live, virtually::Virtual, workload::Workload};
 use crate::{
     choice::Choice,
     error::Result,
-    output::{self, Output},
+    output::{self, Format, Output},
 };
 
 #[derive(Args, Debug)]
@@ -67,12 +67,6 @@ pub struct Tune {
     pub out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
-}
-
 /// A strategy with a number of shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
@@ -99,7 +93,7 @@ struct TuneResult<'a> {
 }
 
 pub fn tune(options: &Tune) -> Result<()> {
-    let out = options.out.as_deref().filter(|path| path.as_os_str() != "-");
+    let out = options.out.as_deref();
     output::keep_apart(out, "--trace", options.trace.as_deref())?;
     output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
     let workload = Workload::open(options)?;
