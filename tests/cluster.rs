@@ -13,7 +13,8 @@ use leasehold::{
 type Key = Entry<Arc<str>, u64, u32>;
 type Keys = Arc<Scheduler<Key>>;
 
-const TTL: Duration = Duration::from_millis(400);
+/// Long beside what a busy machine keeps a thread waiting: claims that expire in mid-test are counted as losses.
+const TTL: Duration = Duration::from_millis(800);
 
 fn keys() -> Keys {
     let builder = Scheduler::<Key>::builder().max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke);
@@ -166,12 +167,12 @@ fn cooling_travels_to_a_member_that_has_units_of_the_same_resource() {
     let _a = join("a", &engine, &one, fleet(1, 4), 4);
     let _b = join("b", &engine, &two, fleet(1, 4), 4);
     until("two units each", || one.stats().available == 2 && two.stats().available == 2);
-    one.cool("key-0", Duration::from_millis(1_500)).unwrap();
+    one.cool("key-0", Duration::from_millis(3_000)).unwrap();
     let began = Instant::now();
     until("the other cools too", || two.acquire().is_err());
-    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(began.elapsed() < Duration::from_millis(2_500));
     until("and it ends there by itself", || two.acquire().is_ok());
-    assert!(began.elapsed() >= Duration::from_millis(1_300), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_millis(2_800), "{:?}", began.elapsed());
     one.eject("key-0").unwrap();
     until("ejection travels", || two.acquire().is_err());
     one.readmit("key-0").unwrap();
