@@ -246,7 +246,8 @@ impl<R: Resource> Core<R> {
         }
         // Returns first: a lease that is lent and returned in between counts as out, and not the other way round. On a machine that
         // swaps the readings that may fail: then a wait is refused that would have ended well, which an estimate may do.
-        let sum = |count| self.shards.iter().fold(0, |sum: u64, shard| sum.wrapping_add(shard.face().count(count)));
+        let sum =
+            |count| self.shards.iter().fold(0, |sum: u64, shard| sum.wrapping_add(shard.face().count(count)));
         let returned = sum(Count::Returned);
         (sum(Count::Lent) == returned).then_some(due)
     }
