@@ -285,7 +285,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// `255 x ageing` in any case. 0: classes do not matter. By no others, with two exceptions:
     ///
     /// * one at a time that has got a part of [several](super::Request::many): until it has all it is before everybody who takes anything, of
-    ///   whatever class and whenever they have come;
+    ///   whatever class and whenever they have come. One that wants more than the fleet can lend, and has no deadline, never has all;
     /// * while a waiter's filter is being asked about one thing, another thing that comes goes to the next one. So a slow filter may be
     ///   passed over any number of times.
     pub fn ageing(mut self, arrivals: u32) -> Self {
@@ -301,11 +301,11 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     }
 
     /// Whether a request is refused with [`WaitError::Shed`](super::WaitError::Shed), instead of waiting in vain, if it cannot meet
-    /// its deadline: because that is past, or because what those before it want, and itself, would take longer at the mean interval of
-    /// recent hand-offs. Default: no.
+    /// its deadline: because that is past; because no lease is out, and all that will be eligible again by itself will be so too late; or
+    /// because what those before it want, and itself, would take longer at the mean interval of recent hand-offs. Default: no.
     ///
-    /// It is an estimate of the whole fleet's pace while somebody waited: who asks for a name, or with a filter, is refused only if the
-    /// deadline is past. The first in line is let in whatever the pace, and a pace is forgotten when nothing has been handed over for four
+    /// The last is an estimate for those who take anything, of hand-offs to such: who asks for a name, or with a filter, is refused for the
+    /// other two reasons only. The first in line is let in whatever the pace, and a pace is forgotten when nothing has been handed over for four
     /// times its longest interval: so a bad time ends.
     pub fn shed_late(mut self, shed: bool) -> Self {
         self.rules.shed_late = shed;

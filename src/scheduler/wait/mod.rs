@@ -224,11 +224,18 @@ impl Rules {
         if waiting >= self.max {
             return Some(WaitError::QueueFull { waiting, max: self.max });
         }
-        let &Newcomer { class, units, takes_any, now, deadline } = newcomer;
+        let &Newcomer { class, units, takes_any, now, deadline, rests_until } = newcomer;
         if !self.shed_late || deadline == NEVER {
             return None;
         }
         let left = deadline.saturating_sub(now);
+        let shed = |expected| {
+            let (expected, left) = (Duration::from_nanos(expected), Duration::from_nanos(left));
+            Some(WaitError::Shed { expected, left })
+        };
+        if let Some(due) = rests_until {
+            return shed(due.saturating_sub(now));
+        }
         let ahead = queue.ahead_of(class);
         queue.pace.forget_if_silent(now);
         let expected = queue.pace.expect(ahead.saturating_add(units));
@@ -236,10 +243,7 @@ impl Rules {
         // takes is not known.
         let is_late =
             left == 0 || (takes_any && ahead > 0 && expected.is_some_and(|expected| expected > left));
-        is_late.then(|| WaitError::Shed {
-            expected: Duration::from_nanos(expected.unwrap_or(0)),
-            left: Duration::from_nanos(left),
-        })
+        if is_late { shed(expected.unwrap_or(0)) } else { None }
     }
 }
 
@@ -251,6 +255,8 @@ struct Newcomer {
     takes_any: bool,
     now: u64,
     deadline: u64,
+    /// Nothing comes back before, and that is too late.
+    rests_until: Option<u64>,
 }
 
 /// All who wait for something of one scheduler.

@@ -296,6 +296,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             takes_any: !matches!(want, Want::Named(_) | Want::Matching),
             now,
             deadline,
+            rests_until: (core.waiters.rules.shed_late && deadline != NEVER)
+                .then(|| core.rests_beyond(deadline))
+                .flatten(),
         };
         // Before the mutex is taken: user code, and an allocation.
         let mut waiter = Arc::new(Waiter::new(want, deadline, now, waker.cloned()));
@@ -309,7 +312,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 drop(queue);
                 return Some(self.turn_away(refusal, has_tried));
             }
-            if queue.waiting() == 0 {
+            if newcomer.takes_any && queue.is_open_empty() {
                 queue.pace.start(now);
             }
             Arc::get_mut(&mut waiter).expect("nobody else has it yet").order = queue.arrive(self.class);
@@ -395,7 +398,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Ok(units) => Ok(units),
         }));
         if !matches!(tried, Ok(Err((None, _)))) {
-            let measures = tried.as_ref().is_ok_and(Result::is_ok) && self.core.waiters.rules.shed_late;
+            let takes_any = !matches!(self.wish, Wish::Named(_) | Wish::Matching(_));
+            let measures =
+                takes_any && tried.as_ref().is_ok_and(Result::is_ok) && self.core.waiters.rules.shed_late;
             let now = if measures { quietly(|| self.core.now()) } else { None };
             let mut queue = self.core.waiters.queue();
             queue.is_back();

@@ -93,7 +93,8 @@ pub struct Queue<R: Resource> {
     len: usize,
     /// Those who were woken to try for themselves, and may come back.
     away: usize,
-    /// Units that are waited for, by class; as many as the highest that there was.
+    /// Units that those want who take anything, by class; as many as the highest that there was. Whoever waits for a certain resource
+    /// keeps nobody from another one.
     classes: Vec<u64>,
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
@@ -141,6 +142,11 @@ impl<R: Resource> Queue<R> {
         }
     }
 
+    /// Whether nobody waits who takes anything.
+    pub fn is_open_empty(&self) -> bool {
+        self.collector.is_none() && self.open.is_empty()
+    }
+
     /// How many wait, those included who were woken to try for themselves.
     pub fn waiting(&self) -> usize {
         self.len + self.away
@@ -156,8 +162,8 @@ impl<R: Resource> Queue<R> {
         self.away -= 1;
     }
 
-    /// Units that those want who stand before one that arrives now in this class: at least so many. Of the classes below, those who
-    /// arrived last stand behind it, and of these there are no more than make up for the difference.
+    /// Units that those take, whatever they are, who stand before one that arrives now in this class: at least so many. Of the classes
+    /// below, those who arrived last stand behind it, and of these there are no more than make up for the difference.
     pub fn ahead_of(&self, class: u8) -> u64 {
         let class = usize::from(class);
         let (below, above) = self.classes.split_at(class.min(self.classes.len()));
@@ -186,6 +192,7 @@ impl<R: Resource> Queue<R> {
                 looks = !settled;
                 self.settled += usize::from(settled);
                 let (waiter, missing) = (Arc::clone(waiter), waiter.count());
+                self.count(order.class(), missing as u64);
                 let open = Open { known: Known::of(&waiter), waiter, settled, missing };
                 self.open.insert(order, open);
             }
@@ -201,13 +208,15 @@ impl<R: Resource> Queue<R> {
         looks
     }
 
-    fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
-        self.len += 1;
-        let class = waiter.order.class();
+    fn count(&mut self, class: usize, units: u64) {
         if class >= self.classes.len() {
             self.classes.resize(class + 1, 0);
         }
-        self.classes[class] += waiter.count() as u64;
+        self.classes[class] += units;
+    }
+
+    fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
+        self.len += 1;
         if waiter.is_thread {
             self.threads.insert(waiter.order, Arc::clone(waiter));
         }
@@ -218,9 +227,8 @@ impl<R: Resource> Queue<R> {
         }
     }
 
-    fn strike(&mut self, order: Order, Known { deadline, units, is_thread }: Known) {
+    fn strike(&mut self, order: Order, Known { deadline, is_thread, .. }: Known) {
         self.len -= 1;
-        self.classes[order.class()] -= units;
         if is_thread {
             self.threads.remove(order);
         }
@@ -261,11 +269,13 @@ impl<R: Resource> Queue<R> {
         let (order, known, left) = match place {
             Place::Collector => {
                 let open = self.collector.take()?;
+                self.classes[open.waiter.order.class()] -= open.known.units;
                 self.settled -= usize::from(open.settled);
                 (open.waiter.order, open.known, (open.waiter, None))
             }
             Place::Open(order) => {
                 let open = self.open.remove(order)?;
+                self.classes[order.class()] -= open.known.units;
                 self.settled -= usize::from(open.settled);
                 (order, open.known, (open.waiter, None))
             }

@@ -80,7 +80,9 @@ impl<R: Resource> Core<R> {
                 Next::Taker(_) if aim == Aim::Look => return Found::Wanted,
                 Next::Taker(place) if aim == Aim::Nudge && queue.collects_at(place) => return Found::Wanted,
                 Next::Taker(place) => {
-                    if let Some(now) = now {
+                    if let Some(now) = now
+                        && place.is_open()
+                    {
                         queue.pace.tick(now);
                     }
                     if aim == Aim::Nudge {

@@ -37,7 +37,7 @@ use crate::node::quietly;
 use crate::{
     resource::Resource,
     scheduler::{Scheduler, core::Core},
-    shard::NEVER,
+    shard::{Count, NEVER},
     sync::{Arc, Timestamp, atomic::Ordering},
 };
 
@@ -235,6 +235,21 @@ impl<R: Resource> Core<R> {
     pub fn next_due(&self) -> u64 {
         // Relaxed: a hint, as in `thaw_due`.
         self.earliest.load(Ordering::Relaxed).min(self.next_reap())
+    }
+
+    /// When the first resource is back, if the whole fleet rests until after `deadline` and no lease is out.
+    pub fn rests_beyond(&self, deadline: u64) -> Option<u64> {
+        // The faces tell of what cools, and the hint below of everything else that comes by itself.
+        let due = self.shards.iter().map(|shard| shard.face().earliest()).min().unwrap_or(NEVER);
+        if due == NEVER || due.min(self.next_due()) <= deadline {
+            return None;
+        }
+        // Returns first: a lease that is lent and returned in between counts as out, and not the other way round. On a machine that
+        // swaps the readings that may fail: then a wait is refused that would have ended well, which an estimate may do.
+        let sum =
+            |count| self.shards.iter().fold(0, |sum: u64, shard| sum.wrapping_add(shard.face().count(count)));
+        let returned = sum(Count::Returned);
+        (sum(Count::Lent) == returned).then_some(due)
     }
 }
 

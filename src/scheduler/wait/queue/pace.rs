@@ -6,7 +6,7 @@ const MANY: u64 = 64;
 /// So many are enough, whatever else.
 const ENOUGH: u64 = 64 * MANY;
 
-/// A mean over what was handed over lately, while somebody waited: between one and two windows.
+/// A mean over what was handed over lately to those who take anything, while one of them waited: between one and two windows.
 ///
 /// A window is over once it has [`MANY`], and has lasted for four times the longest interval in it: things that come back all at once, time
 /// after time, are counted over several such times. Or once it has [`ENOUGH`]: a long time in which nothing came back is not remembered

@@ -74,3 +74,10 @@ pub enum Place {
     Keyed(usize, Order),
     Picky(Order),
 }
+
+impl Place {
+    /// Of one who takes anything.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Place::Collector | Place::Open(_))
+    }
+}

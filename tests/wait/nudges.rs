@@ -1,7 +1,4 @@
 //! Fairness for throughput: each waiter that is woken answers for the resource that it was woken for, also with several under way.
-//!
-//! Cost: under a second.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::{
     future::Future,

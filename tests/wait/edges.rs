@@ -1,12 +1,7 @@
 //! Waiting where it is easily got wrong: callbacks that panic or call back, clocks at their end, limits, timers.
-//!
-//! Cost: a few seconds.
-#![allow(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    clippy::undocumented_unsafe_blocks,
-    unsafe_code
-)]
+#![allow(clippy::undocumented_unsafe_blocks, unsafe_code)]
+
+mod shedding;
 
 use std::{
     collections::VecDeque,
@@ -226,84 +221,6 @@ fn who_names_a_resource_takes_back_what_is_overdue() {
     clock.advance(SECOND);
     let mut task = fleet.acquire_key_async(&0);
     drop(done(&mut task).expect("overdue"));
-}
-
-#[test]
-fn idle_time_is_not_the_pace() {
-    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 1);
-    let hand_over = |pause: Duration| {
-        let lease = fleet.acquire().unwrap();
-        let mut task = waiting(fleet.acquire_async());
-        clock.advance(pause);
-        drop(lease);
-        drop(done(&mut task).unwrap());
-    };
-    for _ in 0..10 {
-        hand_over(SECOND);
-    }
-    // Nobody comes for a day.
-    clock.advance(86_400 * SECOND);
-    hand_over(SECOND);
-    let lease = fleet.acquire().unwrap();
-    let mut task = fleet.request().timeout(10 * SECOND).into_future();
-    assert!(poll(&mut task).is_pending(), "it takes a second");
-    drop(lease);
-}
-
-#[test]
-fn a_slow_time_is_forgotten() {
-    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 1);
-    for _ in 0..10 {
-        let lease = fleet.acquire().unwrap();
-        let mut task = waiting(fleet.acquire_async());
-        clock.advance(1_000 * SECOND);
-        drop(lease);
-        drop(done(&mut task).unwrap());
-    }
-    // Somebody waits for what does not come, and stands before all others.
-    fleet.insert(Entry::new(9, 0, 0)).unwrap();
-    fleet.exclude(&9).unwrap();
-    let _stands = waiting(fleet.acquire_key_async(&9));
-    let mut shed = 0;
-    for _ in 0..10_000 {
-        let lease = fleet.acquire().unwrap();
-        let mut task = fleet.request().timeout(10 * SECOND).into_future();
-        if poll(&mut task).is_ready() {
-            shed += 1;
-        }
-        clock.advance(SECOND);
-        drop(lease);
-    }
-    assert!(shed > 0, "at first it is slow");
-    assert!(shed < 9_000, "all are shed: so the pace is never measured again ({shed})");
-}
-
-/// What is before one, and what one wants, is counted in units, and in the order in which it is served.
-#[test]
-fn what_is_before_one_is_counted_in_units_by_order() {
-    let (fleet, clock) = fleet(|builder| builder.shed_late(true).ageing(8), 1);
-    let hand_over = |times: u32| {
-        for _ in 0..times {
-            let lease = fleet.acquire().unwrap();
-            let mut task = waiting(fleet.acquire_async());
-            clock.advance(SECOND);
-            drop(lease);
-            drop(done(&mut task).unwrap());
-        }
-    };
-    hand_over(10);
-    let _lease = fleet.acquire().unwrap();
-    let _before = waiting(fleet.acquire_many_async(50));
-    let refused = |mut task: leasehold::Acquire<'_, Entry<u32, u32, u32>>| {
-        matches!(poll(&mut task), Poll::Ready(Err(WaitError::Shed { .. })))
-    };
-    assert!(refused(fleet.request().timeout(40 * SECOND).into_future()), "fifty before it");
-    assert!(!refused(fleet.request().timeout(60 * SECOND).into_future()));
-    let _many: Vec<_> = (0..100).map(|_| waiting(fleet.acquire_async())).collect();
-    // Of a higher class, but only as far ahead as the ageing says.
-    assert!(refused(fleet.request().class(1).timeout(40 * SECOND).into_future()), "150 less eight");
-    assert!(!refused(fleet.request().class(100).timeout(40 * SECOND).into_future()), "the first");
-    assert!(!refused(fleet.request().key(&0).timeout(SECOND).into_future()), "who knows");
 }
 
 #[test]

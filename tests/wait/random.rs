@@ -1,8 +1,5 @@
 //! Waiting under random operations of one thread: after each of them nobody waits for what is free, and who was served was the
 //! first in order.
-//!
-//! Cost: a few seconds.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::{
     future::Future,
