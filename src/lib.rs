@@ -90,8 +90,8 @@
 //! | `cluster` | `cluster`: one fleet shared by many processes, through a Redis or Valkey server |
 //! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
 //! | `prometheus` | `prometheus::SchedulerCollector` and, with `pool`, `PoolCollector`, for the registry of `prometheus-client`; implies `telemetry` |
-//! | `metrics` | `publish_metrics`, for the `metrics` facade; implies `telemetry` |
-//! | `tracing` | `tracing::TracingObserver` and `tracing::acquire_traced` |
+//! | `metrics` | `publish_metrics` and `describe_metrics`, for the `metrics` facade; implies `telemetry` |
+//! | `tracing` | `tracing::TracingObserver`; `tracing::traced`, `TracedLease` and their kin: spans around acquisitions and leases |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
 //! # Limitations
@@ -160,12 +160,12 @@ pub use events::{ObserveError, Observer};
 pub use extensions::TokioTimer;
 #[cfg(all(feature = "prometheus", not(any(loom, shuttle))))]
 pub use extensions::prometheus;
-#[cfg(all(feature = "metrics", not(any(loom, shuttle))))]
-pub use extensions::publish_metrics;
 #[cfg(all(feature = "tower", not(any(loom, shuttle))))]
 pub use extensions::tower;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 pub use extensions::tracing;
+#[cfg(all(feature = "metrics", not(any(loom, shuttle))))]
+pub use extensions::{describe_metrics, publish_metrics};
 pub use health::{Backoff, Cooldown, Ejection, Phase, ResourceStats, Seen};
 #[cfg(not(any(loom, shuttle)))]
 pub use lookup::collect_garbage;
@@ -178,10 +178,10 @@ pub use ring::{Ring, RingError, affinity_hash};
 pub use scheduler::ThreadTimer;
 pub use scheduler::{
     Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
-    BuildError, Builder, Candidate, Drain, DrainReport, Explanation, Fairness, InsertError, KeyError, Lease,
-    LeaseInfo, Matching, NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease, ParseTokenError,
-    Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler, Several, Snapshot,
-    Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
+    BuildError, Builder, Candidate, Drain, DrainReport, Explanation, Fairness, HoldCounts, InsertError,
+    KeyError, Lease, LeaseInfo, Matching, NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease,
+    ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler,
+    Several, Snapshot, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
 };
 #[cfg(feature = "telemetry")]
 pub use scheduler::{Distribution, Telemetry};

@@ -137,7 +137,15 @@ fn assert_every_bar(bars: &Value) {
             assert!(0.0 < min && min <= measured && measured <= max, "{bar}");
         }
         match bar["limit"].as_f64() {
-            Some(limit) => assert_eq!(bar["holds"], measured <= limit, "{bar}"),
+            Some(limit) => {
+                let dropped = bar["dropped"].as_f64();
+                assert_eq!(dropped.is_some(), bar["name"] == "pair/observed", "{bar}");
+                assert_eq!(
+                    bar["holds"],
+                    measured <= limit && dropped.is_none_or(|share| share <= 0.01),
+                    "{bar}"
+                );
+            }
             None => assert_eq!(bar["holds"], Value::Null, "{bar}"),
         }
     }

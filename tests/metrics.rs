@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use leasehold::{Entry, Scheduler, publish_metrics};
+use leasehold::{Entry, Scheduler, describe_metrics, publish_metrics};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
@@ -51,19 +51,37 @@ impl GaugeFn for Ear {
     }
 }
 
-struct Ears(Heard);
+/// By name: kind, unit and help.
+type Described = Arc<Mutex<BTreeMap<String, (&'static str, Option<Unit>, String)>>>;
+
+#[derive(Default)]
+struct Ears(Heard, Described);
 
 impl Ears {
     fn ear(&self, key: &Key) -> Arc<Ear> {
         let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         Arc::new(Ear { name: format!("{}{{{}}}", key.name(), labels.join(",")), heard: Arc::clone(&self.0) })
     }
+
+    fn learn(&self, name: &KeyName, kind: &'static str, unit: Option<Unit>, help: &SharedString) {
+        let told = (kind, unit, help.to_string());
+        let before = self.1.lock().expect("no panic").insert(name.as_str().to_owned(), told);
+        assert_eq!(before, None, "{name:?} is described twice");
+    }
 }
 
 impl Recorder for Ears {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.learn(&name, "counter", unit, &help);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.learn(&name, "gauge", unit, &help);
+    }
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        panic!("the facade takes single values: distributions are counters and a gauge");
+    }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         Counter::from_arc(self.ear(key))
@@ -74,13 +92,13 @@ impl Recorder for Ears {
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        panic!("the facade takes single values: distributions are two counters");
+        panic!("the facade takes single values: distributions are counters and a gauge");
     }
 }
 
 fn published(fleets: &[(&str, &Fleet)]) -> BTreeMap<String, f64> {
     let heard = Heard::default();
-    metrics::with_local_recorder(&Ears(Arc::clone(&heard)), || {
+    metrics::with_local_recorder(&Ears(Arc::clone(&heard), Described::default()), || {
         for (name, fleet) in fleets {
             publish_metrics(name, fleet);
         }
@@ -118,6 +136,47 @@ fn the_recorder_hears_what_is_counted() {
     assert_eq!(again["leasehold_transitions_total{scheduler=one,kind=released}"], 2.0);
 }
 
+/// What Prometheus makes a histogram of: buckets that hold all below, with an upper bound each and one without.
+#[test]
+fn a_distribution_has_its_buckets() {
+    let clock = Arc::new(leasehold::ManualClock::new());
+    clock.advance(std::time::Duration::from_secs(1));
+    let fleet = Fleet::builder().shards(1).clock(clock.clone()).measure(0).build().expect("in range");
+    fleet.insert(Entry::new(1, 0, ())).expect("new");
+    for millis in [2, 2, 700, 100_000] {
+        let lease = fleet.acquire().expect("free");
+        clock.advance(std::time::Duration::from_millis(millis));
+        drop(lease);
+    }
+    let heard = published(&[("one", &fleet)]);
+    let below = |bound| heard[&format!("leasehold_hold_seconds_bucket{{scheduler=one,le={bound}}}")];
+    assert_eq!(["0.001", "0.005", "0.5", "1", "60", "+Inf"].map(below), [0.0, 2.0, 2.0, 3.0, 3.0, 4.0]);
+    assert_eq!(heard["leasehold_hold_seconds_count{scheduler=one}"], 4.0);
+    let waits = heard.keys().filter(|name| name.starts_with("leasehold_waiting_seconds_bucket")).count();
+    assert!(waits > 10 && heard.contains_key("leasehold_waiting_seconds_bucket{scheduler=one,le=+Inf}"));
+}
+
+#[test]
+fn whatever_is_published_is_described_with_its_unit() {
+    let fleet = Fleet::builder().shards(1).measure(1).build().expect("in range");
+    let ears = Ears::default();
+    metrics::with_local_recorder(&ears, || {
+        describe_metrics();
+        publish_metrics("one", &fleet);
+    });
+    let (heard, described) = (ears.0.lock().expect("no panic"), ears.1.lock().expect("no panic"));
+    let named: std::collections::BTreeSet<&str> =
+        heard.keys().map(|name| name.split_once('{').expect("labels").0).collect();
+    assert_eq!(named, described.keys().map(String::as_str).collect(), "no more and no less");
+    for (name, (kind, unit, help)) in described.iter() {
+        let is_counted = ["_total", "_bucket", "_count"].iter().any(|suffix| name.ends_with(suffix));
+        assert_eq!(*kind == "counter", is_counted, "{name}");
+        let is_time = name.ends_with("_seconds_sum");
+        assert_eq!(*unit, Some(if is_time { Unit::Seconds } else { Unit::Count }), "{name}");
+        assert!(help.ends_with('.'), "{name}: {help}");
+    }
+}
+
 #[test]
 fn a_sum_is_in_the_unit_of_its_name() {
     let clock = Arc::new(leasehold::ManualClock::new());
@@ -128,6 +187,17 @@ fn a_sum_is_in_the_unit_of_its_name() {
     clock.advance(std::time::Duration::from_millis(2_500));
     drop(lease);
     assert_eq!(published(&[("one", &fleet)])["leasehold_hold_seconds_sum{scheduler=one}"], 2.5);
+}
+
+#[test]
+fn what_time_has_brought_about_is_heard() {
+    let clock = Arc::new(leasehold::ManualClock::new());
+    let fleet = Fleet::builder().shards(1).clock(clock.clone()).build().expect("in range");
+    fleet.insert(Entry::new(1, 0, ())).expect("new");
+    fleet.cool(&1, std::time::Duration::from_secs(1)).expect("there");
+    assert_eq!(published(&[("one", &fleet)])["leasehold_resources_eligible{scheduler=one}"], 0.0);
+    clock.advance(std::time::Duration::from_secs(2));
+    assert_eq!(published(&[("one", &fleet)])["leasehold_resources_eligible{scheduler=one}"], 1.0);
 }
 
 #[test]

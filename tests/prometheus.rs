@@ -113,6 +113,148 @@ fn exported_counts_are_the_schedulers_own() {
     );
 }
 
+/// Nobody acquires, and no timer is set: a scrape must let time pass, or an alert on an empty fleet goes on for ever.
+#[test]
+fn what_time_has_brought_about_is_in_the_scrape() {
+    let clock = Arc::new(leasehold::ManualClock::new());
+    let fleet = Arc::new(Fleet::builder().shards(2).clock(clock.clone()).build().expect("in range"));
+    for key in 0..4 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+        fleet.cool(&key, Duration::from_secs(1)).expect("there");
+    }
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    collector.watch("fleet", &fleet);
+    let eligible = || samples(&registry)["leasehold_resources_eligible{scheduler=\"fleet\"}"];
+    assert_eq!(eligible(), 0.0);
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(eligible(), 4.0);
+    assert_eq!(samples(&registry)["leasehold_transitions_total{scheduler=\"fleet\",kind=\"warmed\"}"], 4.0);
+}
+
+/// A scheduler may die in a scrape: whoever reads it holds it for so long. What it takes along is user code, which may use the collector.
+#[test]
+fn a_scheduler_that_dies_in_a_scrape_does_so_outside_the_collectors_lock() {
+    use leasehold::{SelectShard, ShardView, SplitMix64, Strategy};
+    use std::sync::{Mutex, mpsc};
+
+    /// Watches something else when it goes.
+    struct Last(SchedulerCollector, Arc<Fleet>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.watch("other", &self.1);
+        }
+    }
+    type Dying = Scheduler<Entry<u32, u32, Last>>;
+    type Owner = Arc<Mutex<Option<Arc<Dying>>>>;
+    /// Asked for its name, in the midst of a scrape, it lets go of the scheduler.
+    struct LetsGo(Owner);
+    impl SelectShard for LetsGo {
+        fn select(&self, _: &dyn ShardView, _: &mut SplitMix64) -> usize {
+            0
+        }
+        fn name(&self) -> &str {
+            let _owner = self.0.lock().expect("no panic").take();
+            "lets-go"
+        }
+    }
+
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let collector = SchedulerCollector::new();
+        let owner = Owner::default();
+        let strategy = Strategy::Custom(Box::new(LetsGo(owner.clone())));
+        let dying = Arc::new(Dying::builder().shards(1).strategy(strategy).build().expect("in range"));
+        let other = Arc::new(Fleet::builder().shards(1).build().expect("in range"));
+        dying.insert(Entry::new(1, 0, Last(collector.clone(), other))).unwrap_or_else(|_| panic!("new"));
+        collector.watch("dying", &dying);
+        *owner.lock().expect("no panic") = Some(dying);
+        let registry = registry(&collector);
+        let in_its_last_scrape = samples(&registry);
+        done.send((in_its_last_scrape, format!("{collector:?}"))).expect("somebody waits");
+    });
+    let (read, watched) = is_done.recv_timeout(Duration::from_secs(10)).expect("no deadlock");
+    assert_eq!(read["leasehold_resources{scheduler=\"dying\"}"], 1.0);
+    assert!(watched.contains("\"other\""), "the value has gone: {watched}");
+}
+
+/// Each hold counts, also of a resource that has several; and none of what has left.
+#[test]
+fn holds_are_counted_one_by_one() {
+    let fleet = Arc::new(Fleet::builder().shards(2).build().expect("in range"));
+    for key in 0..6 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    collector.watch("fleet", &fleet);
+    let minute = Duration::from_secs(60);
+    let held = |family: &str| {
+        let read = samples(&registry);
+        ["excluded", "cooling", "ejected", "draining"].map(|reason| {
+            read[&format!("leasehold_{family}{{scheduler=\"fleet\",reason=\"{reason}\"}}")] as u64
+        })
+    };
+    assert_eq!(held("holds"), [0; 4]);
+    fleet.exclude(&0).expect("there");
+    fleet.cool(&0, minute).expect("there");
+    fleet.cool(&0, 2 * minute).expect("there");
+    fleet.eject(&0).expect("there");
+    fleet.cool(&1, minute).expect("there");
+    fleet.acquire_key(&2).expect("free").release_after(minute);
+    let leased = fleet.acquire_key(&3).expect("free");
+    fleet.drain(&3).expect("there");
+    fleet.exclude(&3).expect("there");
+    assert_eq!(held("holds"), [2, 3, 1, 1]);
+    assert_eq!(held("resources_ineligible"), [2, 2, 0, 0], "each once");
+    fleet.include(&0).expect("there");
+    fleet.warm(&1).expect("there");
+    assert_eq!(held("holds"), [1, 2, 1, 1]);
+    // What leaves takes its holds along; also when it comes back.
+    fleet.remove(&0).expect("there");
+    fleet.remove(&3).expect("there");
+    assert_eq!(held("holds"), [0, 1, 0, 0]);
+    drop(leased);
+    fleet.insert(Entry::new(0, 0, ())).expect("new again");
+    assert_eq!(held("holds"), [0, 1, 0, 0]);
+}
+
+/// A unit that was handed to somebody who is gone, with nobody else there, was taken and is no lease. Exactly those are counted.
+#[test]
+fn units_that_nobody_used_are_counted() {
+    use std::{
+        future::Future,
+        pin::Pin,
+        task::{Context, Waker},
+    };
+
+    let fleet = Arc::new(Fleet::builder().shards(1).build().expect("in range"));
+    fleet.insert(Entry::new(1, 0, ())).expect("new");
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    collector.watch("fleet", &fleet);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut leases = 0;
+    for round in 0..10 {
+        let lease = fleet.acquire().expect("free");
+        leases += 1;
+        let mut waiting = Box::pin(fleet.acquire_async());
+        assert!(Pin::as_mut(&mut waiting).poll(&mut context).is_pending());
+        // Handed over, and then taken or not.
+        drop(lease);
+        if round % 2 == 0 {
+            assert!(Pin::as_mut(&mut waiting).poll(&mut context).is_ready());
+            leases += 1;
+        }
+        drop(waiting);
+    }
+    let read = samples(&registry);
+    let unused = read["leasehold_units_unused_total{scheduler=\"fleet\"}"];
+    let acquired = read["leasehold_transitions_total{scheduler=\"fleet\",kind=\"acquired\"}"];
+    assert_eq!((unused, acquired - unused), (5.0, f64::from(leases)));
+    assert_eq!(acquired, read["leasehold_transitions_total{scheduler=\"fleet\",kind=\"released\"}"]);
+}
+
 /// Name, labels, value.
 type Sample = (String, Vec<(String, String)>, f64);
 

@@ -13,7 +13,7 @@ use std::{
 
 use leasehold::{
     AcquireError, Closing, Dropped, Entry, Observer, Outcome, Scheduler,
-    tracing::{TracingObserver, acquire_traced},
+    tracing::{TracedLease, TracingObserver, acquire_traced, traced, traced_async},
 };
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -45,6 +45,10 @@ struct Reader<'a>(&'a mut Fields);
 impl Visit for Reader<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.0.insert(field.name().to_owned(), value.to_string());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -213,4 +217,75 @@ fn a_lease_is_a_span_from_acquisition_to_return() {
     let outcomes: Vec<_> =
         leases.iter().map(|span| span.fields.get("leasehold.lease.outcome").map(|x| &**x)).collect();
     assert_eq!(outcomes, [Some("failed"), None]);
+}
+
+/// Borrowed and owned, from a key, an id, a filter, several at once, a wait of a thread and one of a task: each has its span, and every
+/// way to end it is told.
+#[test]
+fn every_lease_can_be_traced() {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Poll, Waker},
+        time::Duration,
+    };
+
+    let keeper = Keeper::default();
+    let call_site = tracing::subscriber::with_default(keeper.clone(), || {
+        let clock = Arc::new(leasehold::ManualClock::new());
+        let hold = Duration::from_secs(1_000);
+        let fleet = Fleet::builder().shards(1).clock(clock.clone()).max_hold(hold).build().expect("in range");
+        fleet.insert(Entry::new("a", 0, ())).expect("new");
+        let again = || clock.advance(Duration::from_secs(10));
+        traced("keys", || fleet.acquire_key(&"a")).expect("free").finish(Outcome::Cancelled);
+        traced("keys", || fleet.acquire_by_affinity_owned("id"))
+            .expect("free")
+            .finish_after(Outcome::Failed, Duration::from_millis(2_500));
+        again();
+        traced("keys", || fleet.acquire_where(|_| true)).expect("free").release_after(Duration::from_secs(3));
+        again();
+        traced("keys", || fleet.request().wait())
+            .expect("free")
+            .finish(Outcome::Ok { latency: Duration::ZERO });
+        for lease in fleet.acquire_many(1).expect("free") {
+            drop(TracedLease::new("keys", lease));
+        }
+        // A task that waits: its span lasts as long.
+        let out = fleet.acquire().expect("free");
+        let mut waiting = pin!(traced_async("keys", fleet.acquire_async()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert!(!keeper.spans("leasehold.acquire").last().expect("begun").closed);
+        drop(out);
+        let Poll::Ready(Ok(mut lease)) = waiting.poll(&mut context) else { panic!("it was handed over") };
+        assert!(lease.renew(hold).is_ok(), "what the lease can do, it can do");
+        let token = lease.into_inner().into_token();
+        assert!(
+            keeper.spans("leasehold.lease").last().expect("begun").closed,
+            "the lease goes on without it"
+        );
+        let refused = traced("keys", || fleet.acquire_key(&"a")).expect_err("it is out");
+        assert_eq!(refused.to_string(), fleet.acquire_key(&"a").expect_err("it is out").to_string());
+        traced("keys", || fleet.acquire_key(&"b")).expect_err("not there");
+        fleet.release(token).expect("out");
+        let lease = acquire_traced("keys", &fleet).expect("free");
+        let call_site = fleet.leases()[0].call_site;
+        drop(lease);
+        call_site
+    });
+    assert!(call_site.file().ends_with("tests/tracing.rs"), "{call_site}");
+    let told = |span: &Seen, field| span.fields.get(field).cloned().unwrap_or_default();
+    let leases = keeper.spans("leasehold.lease");
+    let ends: Vec<_> = leases
+        .iter()
+        .map(|span| (told(span, "leasehold.lease.outcome"), told(span, "leasehold.lease.rest")))
+        .collect();
+    let expected =
+        [("cancelled", ""), ("failed", "2.5"), ("", "3"), ("ok", ""), ("", ""), ("", ""), ("", "")];
+    assert_eq!(ends, expected.map(|(outcome, rest)| (outcome.to_owned(), rest.to_owned())));
+    assert!(leases.iter().all(|span| span.closed && span.fields["leasehold.resource.key"] == "\"a\""));
+    let acquisitions = keeper.spans("leasehold.acquire");
+    let errors: Vec<_> = acquisitions.iter().map(|span| told(span, "error.type")).collect();
+    assert_eq!(errors, ["", "", "", "", "", "not_eligible", "not_found", ""]);
+    assert!(acquisitions.iter().all(|span| span.closed));
 }

@@ -2,43 +2,83 @@
 
 use std::hash::BuildHasher;
 
-use metrics::{Label, counter, gauge};
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use super::series::{Series, Value, series};
+use super::series::{Kind, Series, Value, every_series, series};
 use crate::{Resource, Scheduler};
 
 /// Hands the numbers of a scheduler to the recorder of the `metrics` facade, under the names and labels of the Prometheus collector,
-/// with `name` in the label `scheduler`. To be called as often as they are to be fresh.
+/// with `name` in the label `scheduler`. To be called as often as they are to be fresh; [`describe_metrics`] once before.
 ///
 /// Counters are set to their present value. The facade takes no distribution as a whole, and counters of whole numbers only: so a
-/// distribution is a counter, `_count`, and a gauge that only grows, `_sum`, in the unit of its name.
+/// distribution is counters, `_bucket` with its upper bound in the label `le` and what is below it, the lower buckets included, and `_count`;
+/// and a gauge that only grows, `_sum`, in the unit of the name. To a Prometheus that scrapes the recorder's output this is a histogram.
 ///
-/// O(shards), as [`Scheduler::stats`].
+/// O(shards), as [`Scheduler::stats`]. Before, it lets time pass, by [`Scheduler::tick`]: what has cooled by then counts as eligible,
+/// although nobody may have asked for it.
 ///
 /// ```
 /// use leasehold::{Entry, Scheduler};
 ///
 /// let keys = Scheduler::<Entry<u8, u32, ()>>::builder().build()?;
+/// leasehold::describe_metrics();
 /// leasehold::publish_metrics("keys", &keys);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn publish_metrics<R: Resource, S: BuildHasher>(name: &str, scheduler: &Scheduler<R, S>) {
+    scheduler.tick();
     for family in series(&scheduler.stats(), scheduler.telemetry().as_ref()) {
         for (value, sample) in &family.samples {
             let labels = labels(name, &family, value);
             match sample {
-                Value::Count(count) => {
-                    counter!(format!("{}_total", family.full_name()), labels).absolute(*count)
-                }
+                Value::Count(count) => counter!(counted(&family), labels).absolute(*count),
                 Value::Level(level) => gauge!(family.full_name(), labels).set(*level),
                 Value::Distribution { sum, buckets } => {
-                    let count = buckets.iter().map(|(_, count)| count).sum();
-                    counter!(format!("{}_count", family.full_name()), labels.clone()).absolute(count);
-                    gauge!(format!("{}_sum", family.full_name()), labels).set(*sum);
+                    let [bucket, count, sum_of_all] = distributed(&family);
+                    let mut below = 0;
+                    for (bound, more) in buckets {
+                        below += more;
+                        let mut labels = labels.clone();
+                        labels.push(Label::new("le", written(*bound)));
+                        counter!(bucket.clone(), labels).absolute(below);
+                    }
+                    counter!(count, labels.clone()).absolute(below);
+                    gauge!(sum_of_all, labels).set(*sum);
                 }
             }
         }
     }
+}
+
+/// Tells the recorder of the `metrics` facade what each number of [`publish_metrics`] is, and in which unit. To be called once, after the
+/// recorder was set.
+pub fn describe_metrics() {
+    for family in every_series() {
+        let unit = if family.unit.is_some() { Unit::Seconds } else { Unit::Count };
+        match family.kind {
+            Kind::Counter => describe_counter!(counted(&family), unit, family.help),
+            Kind::Gauge => describe_gauge!(family.full_name(), unit, family.help),
+            Kind::Histogram => {
+                let [bucket, count, sum] = distributed(&family);
+                describe_counter!(bucket, Unit::Count, family.help);
+                describe_counter!(count, Unit::Count, family.help);
+                describe_gauge!(sum, unit, family.help);
+            }
+        }
+    }
+}
+
+fn counted(family: &Series) -> String {
+    format!("{}_total", family.full_name())
+}
+
+fn distributed(family: &Series) -> [String; 3] {
+    ["bucket", "count", "sum"].map(|suffix| format!("{}_{suffix}", family.full_name()))
+}
+
+/// As Prometheus writes it. The last bucket has no bound.
+fn written(bound: f64) -> String {
+    if bound == f64::MAX { "+Inf".to_owned() } else { bound.to_string() }
 }
 
 fn labels(scheduler: &str, family: &Series, value: &'static str) -> Vec<Label> {

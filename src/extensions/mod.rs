@@ -28,4 +28,4 @@ pub mod tracing;
 #[cfg(feature = "tokio")]
 pub use self::tokio::TokioTimer;
 #[cfg(feature = "metrics")]
-pub use metrics::publish_metrics;
+pub use metrics::{describe_metrics, publish_metrics};

@@ -20,23 +20,42 @@ use prometheus_client::{
 use super::series::{Kind, Series, Value, series};
 use crate::{Resource, Scheduler};
 
-/// Something that can be read while it lives.
+/// Something that can be read while it lives. Under the collector's lock it is only made to live on: reading it runs user code, and so does
+/// its end, which whoever reads it may bring about.
 trait Source: Send + Sync {
-    fn read(&self) -> Option<Vec<Series>>;
+    fn live(&self) -> Option<Box<dyn Alive>>;
 }
 
-impl<R: Resource, S: BuildHasher + Send + Sync> Source for Weak<Scheduler<R, S>> {
-    fn read(&self) -> Option<Vec<Series>> {
-        let scheduler = self.upgrade()?;
-        Some(series(&scheduler.stats(), scheduler.telemetry().as_ref()))
+/// Something that lives at least until it has been read.
+trait Alive {
+    fn read(&self) -> Vec<Series>;
+}
+
+impl<R: Resource, S: BuildHasher + Send + Sync + 'static> Source for Weak<Scheduler<R, S>> {
+    fn live(&self) -> Option<Box<dyn Alive>> {
+        Some(Box::new(self.upgrade()?))
+    }
+}
+
+impl<R: Resource, S: BuildHasher> Alive for Arc<Scheduler<R, S>> {
+    fn read(&self) -> Vec<Series> {
+        // What time has brought about is to be seen, also if nobody has asked for anything since.
+        self.tick();
+        series(&self.stats(), self.telemetry().as_ref())
     }
 }
 
 #[cfg(feature = "pool")]
 impl<T: Send + 'static, M: crate::pool::Metrics> Source for Weak<crate::pool::Pool<T, M>> {
-    fn read(&self) -> Option<Vec<Series>> {
-        let pool = self.upgrade()?;
-        Some(super::pool_series::series(&pool.stats(), pool.metrics().distributions()))
+    fn live(&self) -> Option<Box<dyn Alive>> {
+        Some(Box::new(self.upgrade()?))
+    }
+}
+
+#[cfg(feature = "pool")]
+impl<T: Send + 'static, M: crate::pool::Metrics> Alive for Arc<crate::pool::Pool<T, M>> {
+    fn read(&self) -> Vec<Series> {
+        super::pool_series::series(&self.stats(), self.metrics().distributions())
     }
 }
 
@@ -67,17 +86,20 @@ impl Watch {
 
     /// Every family once, the samples of each source with its name under `label`.
     fn encode(&self, label: &'static str, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let read: Vec<(String, Vec<Series>)> = {
+        let alive: Vec<(String, Box<dyn Alive>)> = {
             let mut watched = self.all();
-            let mut read = Vec::with_capacity(watched.len());
+            let mut alive = Vec::with_capacity(watched.len());
             watched.retain(|watched| {
-                let series = watched.source.read();
-                let lives = series.is_some();
-                read.extend(series.map(|series| (watched.name.clone(), series)));
+                let source = watched.source.live();
+                let lives = source.is_some();
+                alive.extend(source.map(|source| (watched.name.clone(), source)));
                 lives
             });
-            read
+            alive
         };
+        // The lock is free: one that nobody else keeps any more dies here, as soon as it is read.
+        let read: Vec<(String, Vec<Series>)> =
+            alive.into_iter().map(|(name, source)| (name, source.read())).collect();
         // Who measures more has the same families, and some at the end.
         let Some((_, families)) = read.iter().max_by_key(|(_, families)| families.len()) else {
             return Ok(());
@@ -113,7 +135,12 @@ impl Watch {
 
 /// The metrics of any number of schedulers, each with its name in the label `scheduler`. Clones are the same collector.
 ///
-/// Nothing is counted for it: a scrape reads [`Scheduler::stats`], and [`Scheduler::telemetry`] if that was asked for.
+/// Nothing is counted for it: a scrape reads [`Scheduler::stats`], and [`Scheduler::telemetry`] if that was asked for; O(shards). Before, it
+/// lets time pass, by [`Scheduler::tick`]: what has cooled by then counts as eligible, although nobody may have asked for it.
+///
+/// # Callbacks
+/// Those of `tick`, and the name of a custom strategy. If the scheduler is given up during a scrape, that may be who drops it: what
+/// it has, observers included, may use this collector, but not the registry if that is locked for the scrape.
 ///
 /// ```
 /// use leasehold::{Entry, Scheduler, prometheus::SchedulerCollector};

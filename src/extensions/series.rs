@@ -81,6 +81,12 @@ pub(super) fn gauges(
     Series { name, help, unit: None, kind: Kind::Gauge, label, samples }
 }
 
+/// Every family that a scheduler may have, with nothing counted.
+#[cfg(feature = "metrics")]
+pub fn every_series() -> Vec<Series> {
+    series(&Stats::default(), Some(&Telemetry::nothing()))
+}
+
 /// Every family, in an order that is always the same.
 pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
     let empty = stats.shards.iter().filter(|&&eligible| eligible == 0).count() as u64;
@@ -104,6 +110,17 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
                 ("ejected", reasons.ejected),
                 ("draining", reasons.draining),
                 ("excluded", reasons.excluded),
+            ],
+        ),
+        gauges(
+            "holds",
+            "Holds that are set, by reason: a resource with several counts in each.",
+            Some("reason"),
+            vec![
+                ("excluded", stats.holds.excluded),
+                ("cooling", stats.holds.cooling),
+                ("ejected", stats.holds.ejected),
+                ("draining", stats.holds.draining),
             ],
         ),
         gauge("resources_leaving", "Resources that were removed and still have leases out.", stats.leaving),
@@ -148,6 +165,11 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
             "Requests that were not let into the queue, by why.",
             Some("why"),
             vec![("queue_full", waits.refused), ("shed", waits.shed)],
+        ),
+        counter(
+            "units_unused",
+            "Units that were taken for requests that wait, and came back without having been a lease.",
+            waits.unused,
         ),
         counter("events_emitted", "Events that found room in a ring.", stats.events_emitted),
         counters(

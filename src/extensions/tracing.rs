@@ -1,10 +1,19 @@
 //! Events and leases for `tracing`, with field names in the manner of OpenTelemetry.
 
-use std::{fmt, hash::BuildHasher, ops::Deref};
+use std::{
+    fmt,
+    future::Future,
+    hash::BuildHasher,
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
-use tracing::{Level, Span, field::Empty};
+use tracing::{Instrument, Level, Span, field::Empty};
 
-use crate::{AcquireError, Dropped, Event, Lease, Observer, Outcome, Resource, Scheduler};
+use crate::{
+    AcquireError, AcquireKeyError, Dropped, Event, Lease, Observer, Outcome, OwnedLease, Resource, Scheduler,
+    WaitError,
+};
 
 /// An [`Observer`] that makes a `tracing` event of each event of the scheduler: target `leasehold`, level `DEBUG`; drops are `WARN`.
 ///
@@ -56,23 +65,188 @@ impl<K: fmt::Debug> Observer<K> for TracingObserver {
     }
 }
 
-/// A lease with a span around it: `leasehold.lease`, from the acquisition to the return.
+/// A lease that a span can be put around: [`Lease`] and [`OwnedLease`].
+pub trait Traceable: ends::Ends {}
+
+impl<R: Resource> Traceable for Lease<'_, R> {}
+impl<R: Resource> Traceable for OwnedLease<R> {}
+
+/// An error whose kind is told in `error.type`: that of any way to acquire.
+pub trait Refusal: kinds::Kind {}
+
+impl Refusal for AcquireError {}
+impl<K> Refusal for AcquireKeyError<K> {}
+impl Refusal for WaitError {}
+
+/// What the two kinds of leases have in common. Nobody else has it.
+mod ends {
+    use super::{Duration, Lease, Outcome, OwnedLease, Resource, fmt};
+
+    pub trait Ends: Sized {
+        type Key: fmt::Debug;
+        fn key(&self) -> &Self::Key;
+        fn shard(&self) -> usize;
+        fn finish(self, outcome: Outcome);
+        fn finish_after(self, outcome: Outcome, rest: Duration);
+        fn release_after(self, rest: Duration);
+    }
+
+    macro_rules! ends {
+        ($lease:ty) => {
+            type Key = R::Key;
+
+            fn key(&self) -> &R::Key {
+                <$lease>::key(self)
+            }
+
+            fn shard(&self) -> usize {
+                <$lease>::shard(self)
+            }
+
+            fn finish(self, outcome: Outcome) {
+                <$lease>::finish(self, outcome);
+            }
+
+            fn finish_after(self, outcome: Outcome, rest: Duration) {
+                <$lease>::finish_after(self, outcome, rest);
+            }
+
+            fn release_after(self, rest: Duration) {
+                <$lease>::release_after(self, rest);
+            }
+        };
+    }
+
+    impl<R: Resource> Ends for Lease<'_, R> {
+        ends!(Lease<'_, R>);
+    }
+
+    impl<R: Resource> Ends for OwnedLease<R> {
+        ends!(OwnedLease<R>);
+    }
+}
+
+mod kinds {
+    use super::{AcquireError, AcquireKeyError, WaitError};
+
+    pub trait Kind {
+        fn kind(&self) -> &'static str;
+    }
+
+    impl Kind for AcquireError {
+        fn kind(&self) -> &'static str {
+            match self {
+                AcquireError::NoneEligible(_) => "none_eligible",
+                AcquireError::Strategy { .. } => "strategy",
+                AcquireError::Closed => "closed",
+            }
+        }
+    }
+
+    impl<K> Kind for AcquireKeyError<K> {
+        fn kind(&self) -> &'static str {
+            match self {
+                AcquireKeyError::NotFound { .. } => "not_found",
+                AcquireKeyError::NotEligible { .. } => "not_eligible",
+                AcquireKeyError::Closed => "closed",
+            }
+        }
+    }
+
+    impl Kind for WaitError {
+        fn kind(&self) -> &'static str {
+            match self {
+                WaitError::Closed => "closed",
+                WaitError::TimedOut { .. } => "timed_out",
+                WaitError::QueueFull { .. } => "queue_full",
+                WaitError::Shed { .. } => "shed",
+                WaitError::NotFound => "not_found",
+                WaitError::Strategy { .. } => "strategy",
+            }
+        }
+    }
+}
+
+/// A lease with a span around it: `leasehold.lease`, target `leasehold`, level `DEBUG`, from the acquisition to the return.
 ///
-/// Made by [`acquire_traced`]. Dereferences to the lease.
+/// | field | meaning |
+/// |---|---|
+/// | `leasehold.scheduler.name` | the name given here |
+/// | `leasehold.resource.key` | the key, as its `Debug` shows it |
+/// | `leasehold.shard.id` | the shard |
+/// | `leasehold.lease.outcome` | of a lease that was finished: `ok`, `failed`, `rate_limited` or `cancelled` |
+/// | `leasehold.lease.rest` | for how many seconds the resource rests, if whoever returned it said so |
+///
+/// Made by [`traced`], [`traced_async`] and [`acquire_traced`], and around any lease by [`TracedLease::new`]. Dereferences to the lease.
+///
+/// ```
+/// use leasehold::{Entry, Outcome, Scheduler, tracing::{TracedLease, traced}};
+/// use std::time::Duration;
+///
+/// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().build()?;
+/// scheduler.insert(Entry::new(1, 0, ()))?;
+/// let lease = traced("keys", || scheduler.acquire_by_affinity("session"))?;
+/// lease.span().in_scope(|| tracing::info!("at work"));
+/// lease.finish_after(Outcome::Failed, Duration::ZERO);
+/// // From wherever it comes.
+/// for lease in scheduler.acquire_many(1)? {
+///     drop(TracedLease::new("keys", lease));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct TracedLease<'s, R: Resource> {
-    lease: Lease<'s, R>,
+#[must_use = "a lease that is dropped at once lends nothing"]
+pub struct TracedLease<L> {
+    lease: L,
     span: Span,
 }
 
-impl<R: Resource> TracedLease<'_, R> {
+impl<L: Traceable> TracedLease<L> {
+    /// Puts a span around a lease of the scheduler of this name: a child of the one that is entered now.
+    pub fn new(name: &str, lease: L) -> Self {
+        let span = tracing::debug_span!(
+            target: "leasehold",
+            "leasehold.lease",
+            leasehold.scheduler.name = name,
+            leasehold.resource.key = tracing::field::debug(lease.key()),
+            leasehold.shard.id = lease.shard() as u64,
+            leasehold.lease.outcome = Empty,
+            leasehold.lease.rest = Empty,
+        );
+        TracedLease { lease, span }
+    }
+
     /// Its span, to be entered by whoever works with the lease.
     pub fn span(&self) -> &Span {
         &self.span
     }
 
+    /// The lease, which goes on; the span ends. For what only the lease itself can do: to become a token, to tell whether it was the
+    /// one that returned.
+    pub fn into_inner(self) -> L {
+        self.lease
+    }
+
     /// As [`Lease::finish`]; the span has the outcome.
     pub fn finish(self, outcome: Outcome) {
+        self.note(outcome);
+        self.lease.finish(outcome);
+    }
+
+    /// As [`Lease::finish_after`]; the span has the outcome and the rest.
+    pub fn finish_after(self, outcome: Outcome, rest: Duration) {
+        self.note(outcome);
+        self.note_rest(rest);
+        self.lease.finish_after(outcome, rest);
+    }
+
+    /// As [`Lease::release_after`]; the span has the rest.
+    pub fn release_after(self, rest: Duration) {
+        self.note_rest(rest);
+        self.lease.release_after(rest);
+    }
+
+    fn note(&self, outcome: Outcome) {
         let name = match outcome {
             Outcome::Ok { .. } => "ok",
             Outcome::Failed => "failed",
@@ -80,16 +254,75 @@ impl<R: Resource> TracedLease<'_, R> {
             Outcome::Cancelled => "cancelled",
         };
         self.span.record("leasehold.lease.outcome", name);
-        self.lease.finish(outcome);
+    }
+
+    fn note_rest(&self, rest: Duration) {
+        self.span.record("leasehold.lease.rest", rest.as_secs_f64());
     }
 }
 
-impl<'s, R: Resource> Deref for TracedLease<'s, R> {
-    type Target = Lease<'s, R>;
+impl<L> Deref for TracedLease<L> {
+    type Target = L;
 
-    fn deref(&self) -> &Lease<'s, R> {
+    fn deref(&self) -> &L {
         &self.lease
     }
+}
+
+impl<L> DerefMut for TracedLease<L> {
+    fn deref_mut(&mut self) -> &mut L {
+        &mut self.lease
+    }
+}
+
+fn acquisition(name: &str) -> Span {
+    tracing::debug_span!(
+        target: "leasehold",
+        "leasehold.acquire",
+        leasehold.scheduler.name = name,
+        error.type = Empty,
+    )
+}
+
+/// What has come of an acquisition, whose span ends here.
+fn acquired<L: Traceable, E: Refusal>(
+    name: &str,
+    span: Span,
+    lease: Result<L, E>,
+) -> Result<TracedLease<L>, E> {
+    if let Err(error) = &lease {
+        span.record("error.type", error.kind());
+    }
+    drop(span);
+    lease.map(|lease| TracedLease::new(name, lease))
+}
+
+/// Acquires in whatever way, inside a span `leasehold.acquire`; the lease has one of its own. By key, by affinity, with a filter, owned,
+/// after a wait of this thread; `name` is the scheduler's.
+///
+/// # Errors
+/// Those of `acquire`; the span of the acquisition then has `error.type`.
+pub fn traced<L: Traceable, E: Refusal>(
+    name: &str,
+    acquire: impl FnOnce() -> Result<L, E>,
+) -> Result<TracedLease<L>, E> {
+    let span = acquisition(name);
+    let lease = span.in_scope(acquire);
+    acquired(name, span, lease)
+}
+
+/// As [`traced`], for a task: awaits any future that ends with a lease. The span is entered whenever it is polled, and lasts for as long as
+/// the wait. Cancel-safe if the future is.
+///
+/// # Errors
+/// Those of `waiting`; the span of the acquisition then has `error.type`.
+pub async fn traced_async<L: Traceable, E: Refusal>(
+    name: &str,
+    waiting: impl Future<Output = Result<L, E>>,
+) -> Result<TracedLease<L>, E> {
+    let span = acquisition(name);
+    let lease = waiting.instrument(span.clone()).await;
+    acquired(name, span, lease)
 }
 
 /// As [`Scheduler::acquire`], inside a span `leasehold.acquire`; the lease has one of its own.
@@ -100,29 +333,11 @@ impl<'s, R: Resource> Deref for TracedLease<'s, R> {
 pub fn acquire_traced<'s, R: Resource, S: BuildHasher>(
     name: &str,
     scheduler: &'s Scheduler<R, S>,
-) -> Result<TracedLease<'s, R>, AcquireError> {
-    let span = tracing::debug_span!(
-        target: "leasehold",
-        "leasehold.acquire",
-        leasehold.scheduler.name = name,
-        error.type = Empty,
-    );
-    let lease = span.in_scope(|| scheduler.acquire());
-    let lease = lease.inspect_err(|error| {
-        let kind = match error {
-            AcquireError::NoneEligible(_) => "none_eligible",
-            AcquireError::Strategy { .. } => "strategy",
-            AcquireError::Closed => "closed",
-        };
-        span.record("error.type", kind);
-    })?;
-    let span = tracing::debug_span!(
-        target: "leasehold",
-        "leasehold.lease",
-        leasehold.scheduler.name = name,
-        leasehold.resource.key = tracing::field::debug(lease.key()),
-        leasehold.shard.id = lease.shard() as u64,
-        leasehold.lease.outcome = Empty,
-    );
-    Ok(TracedLease { lease, span })
+) -> Result<TracedLease<Lease<'s, R>>, AcquireError> {
+    let span = acquisition(name);
+    // Not in a closure, which would be the place in the program that has asked.
+    let entered = span.enter();
+    let lease = scheduler.acquire();
+    drop(entered);
+    acquired(name, span, lease)
 }

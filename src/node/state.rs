@@ -84,6 +84,9 @@ pub enum Hold {
 }
 
 impl Hold {
+    /// Each of them.
+    pub const ALL: [Hold; 4] = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
+
     const fn flag(self) -> u32 {
         match self {
             Hold::Excluded => flag::EXCLUDED,

@@ -60,7 +60,7 @@ pub use lease::{Lease, OwnedLease};
 pub use query::Peek;
 use returning::Ending;
 pub use snapshot::{ResourceState, Snapshot};
-pub use stats::Stats;
+pub use stats::{HoldCounts, Stats};
 #[cfg(feature = "telemetry")]
 pub use telemetry::{Distribution, Telemetry};
 pub use token::{ParseTokenError, Token};

@@ -111,7 +111,6 @@ impl<R: Resource> Core<R> {
             let health = node.record().map(Record::stats).unwrap_or_default();
             (node.state.load(), locked.details(node), node.rank(), node.deadline(), health)
         };
-        let all = [Hold::Excluded, Hold::Cooling, Hold::Ejected, Hold::Draining];
         (!state.is_removed()).then(|| ResourceState {
             key: node.key().clone(),
             shard: node.home() as usize,
@@ -119,7 +118,7 @@ impl<R: Resource> Core<R> {
             in_flight: state.in_flight(),
             limit: owned.limit,
             standing: state.standing(),
-            holds: all.into_iter().filter(|&hold| state.is_held(hold)).collect(),
+            holds: Hold::ALL.into_iter().filter(|&hold| state.is_held(hold)).collect(),
             cooling_until: state.is_held(Hold::Cooling).then_some(deadline),
             ejected_until: health.ejected_until.filter(|_| state.is_held(Hold::Ejected)),
             phase: health.phase,

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use super::{Scheduler, error::Reasons, wait::WaitStats};
 use crate::{
-    node::Standing,
+    node::{Hold, Standing},
     resource::Resource,
     shard::{Count, Shard},
 };
@@ -28,6 +28,8 @@ pub struct Stats {
     pub eligible: u64,
     /// Those that cannot, each under the reason that matters most.
     pub reasons: Reasons,
+    /// Holds that are set: unlike `reasons`, a resource with several counts in each.
+    pub holds: HoldCounts,
     /// Free units of capacity over all eligible resources.
     pub available: u64,
     /// Resources that were removed and still have leases out.
@@ -49,7 +51,8 @@ pub struct Stats {
     /// Removals from the worst end.
     pub evicted: u64,
     /// Units that were taken: leases that began; and, while somebody waits, units that came back for a request that had just ended and
-    /// for which there was nobody else, which count as taken and returned once more.
+    /// for which there was nobody else, which count as taken and returned once more. The latter are counted in
+    /// [`WaitStats::unused`]: while nothing is on its way, `lent - waits.unused` leases have begun.
     pub lent: u64,
     /// Leases that ended.
     pub returned: u64,
@@ -94,6 +97,32 @@ pub struct Stats {
     pub events_dropped: u64,
     /// What has become of requests that had to wait. Counted one by one: not of one moment with each other, nor with the rest.
     pub waits: WaitStats,
+}
+
+/// How many resources have each hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct HoldCounts {
+    /// [`Hold::Excluded`].
+    pub excluded: u64,
+    /// [`Hold::Cooling`]: also those whose deadline has come, until an acquisition or [`tick`](Scheduler::tick) warms them up.
+    pub cooling: u64,
+    /// [`Hold::Ejected`], by the rules or by hand.
+    pub ejected: u64,
+    /// [`Hold::Draining`].
+    pub draining: u64,
+}
+
+impl HoldCounts {
+    fn of(&mut self, hold: Hold) -> &mut u64 {
+        match hold {
+            Hold::Excluded => &mut self.excluded,
+            Hold::Cooling => &mut self.cooling,
+            Hold::Ejected => &mut self.ejected,
+            Hold::Draining => &mut self.draining,
+        }
+    }
 }
 
 /// How often the numbers are read again before they are given out as they are.
@@ -157,6 +186,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             stats.eligible += standing(Standing::Eligible);
             for obstacle in Standing::OBSTACLES {
                 stats.reasons.add(obstacle, standing(obstacle));
+            }
+            for hold in Hold::ALL {
+                *stats.holds.of(hold) += shard.holds(hold);
             }
             stats.leaving += standing(Standing::Removed);
             stats.available += face.available();

@@ -114,6 +114,14 @@ pub struct Telemetry {
     pub rank_errors: Distribution,
 }
 
+#[cfg(feature = "metrics")]
+impl Telemetry {
+    /// Nothing was measured.
+    pub(crate) fn nothing() -> Self {
+        Meters::new(0, false).read()
+    }
+}
+
 impl Meters {
     pub fn new(every: u32, times: bool) -> Self {
         let stripes = crate::sync::parallelism().next_power_of_two().clamp(1, 16);

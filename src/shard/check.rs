@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ptr};
 
-use super::{Count, Locked, Shard, face::NEVER};
+use super::{Count, Locked, Shard, face::NEVER, holds::counts};
 use crate::{
     node::{Hold, Standing},
     resource::Resource,
@@ -31,6 +31,7 @@ impl<R: Resource> Shard<R> {
         let mut tally = Tally::default();
         let mut standings = BTreeMap::<u8, u32>::new();
         let (mut cooled, mut available) = (0, 0u64);
+        let mut holds = [0; Hold::ALL.len()];
         let nodes: Vec<_> = locked.inner.slots.nodes().collect();
         assert_eq!(nodes.len(), locked.inner.slots.live() as usize, "slots in use");
         for node in nodes {
@@ -49,6 +50,9 @@ impl<R: Resource> Shard<R> {
             } else {
                 tally.members += 1;
                 assert!(owned.slot < self.face().slots(), "the slot of a member counts");
+                for hold in Hold::ALL {
+                    holds[hold as usize] += u64::from(counts(state, hold));
+                }
                 cooled += u32::from(state.is_held(Hold::Cooling));
                 assert_eq!(state.is_full(), state.in_flight() >= owned.limit, "full means at the limit");
             }
@@ -84,6 +88,7 @@ impl<R: Resource> Shard<R> {
         assert_eq!(locked.inner.ready.len() as u32, face.standing(Standing::Eligible), "the ready heap");
         assert_eq!(locked.inner.cooling.len() as u32, face.standing(Standing::Cooling), "the cooling heap");
         assert_eq!(locked.inner.cooled, cooled, "nodes with the cooling hold");
+        assert_eq!(Hold::ALL.map(|hold| self.holds(hold)), holds, "members with each hold");
         assert_eq!(face.available(), available, "free units");
         locked.check_face();
         tally

@@ -303,6 +303,9 @@ impl<R: Resource> Locked<'_, R> {
             }
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, before.limit, owned);
+            if cool || eject {
+                self.holds().follow(moved);
+            }
             garbage.node = self.release_if_spent(node, moved.to);
         }
         self.tally(Count::Returned, node, moved.to);

@@ -5,6 +5,7 @@ use std::{mem::ManuallyDrop, ptr::NonNull};
 use super::{
     Inner, NEVER, Pin, Room, Shard, Shortage, Ties,
     face::{Count, Face},
+    holds::Holds,
 };
 use crate::{
     events::{self, EventKind},
@@ -80,6 +81,10 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     pub(super) fn face(&self) -> &'s Face<R> {
         &self.shard.face
+    }
+
+    pub(super) fn holds(&self) -> &'s Holds {
+        &self.shard.holds
     }
 
     /// F1 of the face's protocol, once per critical section, before the first CAS.

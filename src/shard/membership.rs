@@ -38,6 +38,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         self.follow(node, moved, owned.limit, owned);
         self.tally(Count::Inserted, node, moved.to);
         if draining {
+            self.holds().follow(moved);
             self.tally(Count::Drained, node, moved.to);
         }
         Ok(moved)
@@ -68,6 +69,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         let moved = node.state.remove()?;
         let owned = self.owned(node, |owned| *owned);
         self.follow(node, moved, owned.limit, owned);
+        self.holds().follow(moved);
         if moved.from.is_held(Hold::Cooling) {
             self.inner.cooled -= 1;
         }
@@ -109,6 +111,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         if changed {
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, owned.limit, owned);
+            self.holds().follow(moved);
             self.tally(Count::Cooled, node, moved.to);
         }
         Ok(changed)
@@ -141,6 +144,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         if moved.from != moved.to {
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, owned.limit, owned);
+            self.holds().follow(moved);
             self.tally(count, node, moved.to);
         }
     }

@@ -16,6 +16,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `face` | the words that others read without the lock |
+//! | `holds` | how many members have each hold |
 //! | `slots` | slot numbers to nodes and heap positions |
 //! | `locked` | the lock held: heaps and face brought in line with a transition |
 //! | `lending` | transitions of leases, values and ranks |
@@ -26,6 +27,7 @@
 #[cfg(any(test, loom, shuttle, feature = "internals"))]
 mod check;
 mod face;
+mod holds;
 mod lending;
 mod locked;
 mod membership;
@@ -46,7 +48,7 @@ use crate::{
     events,
     heap::{MinMaxHeap, Queue, Segment},
     lookup::{DefaultReclaim, Reclaim},
-    node::Node,
+    node::{Hold, Node},
     resource::Resource,
     sync::{Arc, SpinLock},
 };
@@ -69,6 +71,8 @@ pub struct Shard<R: Resource> {
     lock: SpinLock<Inner<R>>,
     index: u32,
     events: Option<Arc<events::Ring<R>>>,
+    /// Behind all that is touched by each lease.
+    holds: holds::Holds,
 }
 
 /// A section in which nodes and values found by this thread stay allocated.
@@ -123,6 +127,7 @@ impl<R: Resource> Shard<R> {
             }),
             index,
             events,
+            holds: holds::Holds::default(),
         }
     }
 
@@ -130,6 +135,11 @@ impl<R: Resource> Shard<R> {
     #[inline]
     pub fn face(&self) -> &Face<R> {
         &self.face
+    }
+
+    /// How many members have this hold.
+    pub fn holds(&self, hold: Hold) -> u64 {
+        self.holds.of(hold)
     }
 
     /// The events, if anybody wants them.

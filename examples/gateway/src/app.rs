@@ -44,7 +44,7 @@ pub struct Settings {
     pub policy: Policy,
     /// How much a request may cost.
     pub limits: Limits,
-    /// What a connection may cost.
+    /// What a connection may cost. Its `write_time` is `limits.idle`.
     pub bounds: Bounds,
     /// Whether clients are told which key has answered.
     pub tells_key: bool,
@@ -102,8 +102,10 @@ impl Gateway {
         let view =
             View { keys: Arc::clone(&keys), metrics: metrics.clone(), is_draining: Arc::clone(&is_draining) };
         let clients = Router::new().fallback(Proxy::serve).with_state(proxy);
-        let public = serve(settings.listen, settings.bounds, clients).await?;
-        let admin = serve(settings.admin, settings.bounds, view.router()).await?;
+        // A client that does not read is a pause like any other, and nobody looks at the body meanwhile.
+        let bounds = Bounds { write_time: settings.limits.idle, ..settings.bounds };
+        let public = serve(settings.listen, bounds, clients).await?;
+        let admin = serve(settings.admin, bounds, view.router()).await?;
         Ok(Gateway { keys, metrics, is_draining, public, admin })
     }
 

@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use leasehold::{
-    Affinity, Backoff, BuildError, Capacity, Cooldown, Ejection, Overdue, Resource, Scheduler, TokioTimer,
-    tracing::TracingObserver,
+    Affinity, Backoff, BuildError, Capacity, Cooldown, Ejection, Hold, Overdue, Resource, ResourceState,
+    Scheduler, Timestamp, TokioTimer, tracing::TracingObserver,
 };
 
 use crate::fleet::{Secrets, Spec};
@@ -65,6 +65,22 @@ impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiKey").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// When a key can be lent by itself: now, or when the last of its holds has ended. `None` if that is not a matter of time: it is in use, or
+/// has a hold that nobody but an operator ends, as an exclusion, or an ejection by hand.
+pub fn ready_at(state: &ResourceState<Arc<str>>, now: Timestamp) -> Option<Timestamp> {
+    if state.in_flight >= state.limit {
+        return None;
+    }
+    state.holds.iter().try_fold(now, |ready, hold| {
+        let until = match hold {
+            Hold::Cooling => state.cooling_until,
+            Hold::Ejected => state.ejected_until,
+            _ => None,
+        };
+        Some(ready.max(Timestamp::from_nanos(until?)))
+    })
 }
 
 /// What follows from what happens to a key.

@@ -7,7 +7,7 @@
 //! | [`proxy`] | one request: a key, an attempt, another key, a streamed answer |
 //! | [`view`] | what operators look at: metrics, the fleet as JSON and as a page, why a key is chosen |
 //! | [`metrics`] | what the gateway counts, beside what the scheduler counts |
-//! | [`server`] | sockets: limits, and an end that lets requests finish |
+//! | [`server`] | sockets: limits on clients that do not send or do not read, and an end that lets requests finish |
 //! | [`app`] | all of it together, and how it shuts down |
 //! | [`options`] | the command line |
 //! | [`mock`] | a provider that is slow, limits, fails and breaks off, as the fleet file says |

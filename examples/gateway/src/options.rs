@@ -70,7 +70,7 @@ struct Cost {
     /// Seconds until the head of an answer, for the whole request.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     timeout: Duration,
-    /// Seconds that a streamed answer may pause.
+    /// Seconds that a streamed answer may pause, or a client not read what is there.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     idle: Duration,
     /// Seconds that a key may be held by one request.

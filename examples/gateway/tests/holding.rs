@@ -7,7 +7,10 @@ use std::time::Duration;
 use gateway::mock::Act;
 use http_body_util::BodyExt;
 use support::{LONG, Stand, body, in_order};
-use tokio::time::{sleep, timeout};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::{Instant, sleep, timeout},
+};
 
 #[tokio::test]
 async fn a_key_is_held_until_the_body_has_ended() {
@@ -133,6 +136,83 @@ async fn an_answer_without_a_body_holds_nothing() {
     }
     sleep(Duration::from_millis(20)).await;
     assert_eq!(stand.gateway.keys().stats().succeeded, 2);
+}
+
+/// So many bytes.
+async fn read(client: &TcpStream, bytes: usize) -> Vec<u8> {
+    let mut read = vec![0; bytes];
+    let mut place = 0;
+    while place < bytes {
+        timeout(LONG, client.readable()).await.expect("in time").expect("connected");
+        match client.try_read(&mut read[place..]) {
+            Ok(0) => panic!("the connection was closed"),
+            Ok(more) => place += more,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    read
+}
+
+/// A provider that says as much as is taken, a gateway that gives a client so much time, and a client that has read the head.
+async fn flooded(idle: Duration) -> (Stand, TcpStream) {
+    let mut fleet = in_order(&["a"], 1);
+    fleet[0].tokens_per_second = f64::INFINITY;
+    let stand = Stand::start_with(&fleet, Default::default(), |settings| settings.limits.idle = idle).await;
+    stand.mock.script("a", [Act::Endless]);
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // What the systems keep for a client that does not read is not to be much.
+    socket.set_recv_buffer_size(16 * 1024).expect("a size");
+    let client = socket.connect(stand.gateway.address()).await.expect("it listens");
+    let request = b"POST /v1/chat HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n";
+    client.writable().await.expect("connected");
+    assert_eq!(client.try_write(request).expect("there is room"), request.len());
+    assert_eq!(read(&client, 12).await, b"HTTP/1.1 200");
+    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
+    (stand, client)
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_holds_nothing_for_long() {
+    let (stand, client) = flooded(Duration::from_millis(300)).await;
+    stand.at_rest().await;
+    stand.until(|stand| stand.mock.counts().keys["a"].left == 1).await;
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.cancelled, stats.failed, stats.revoked), (1, 0, 0), "that says nothing about the key");
+    let text = stand.look("/metrics").await;
+    for line in [
+        "gateway_clients_gone_total{when=\"in_body\"} 1",
+        "gateway_attempts_total{key=\"a\",result=\"abandoned\"} 1",
+        "gateway_requests_in_flight 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_does_not_keep_the_gateway_from_its_end() {
+    let (stand, client) = flooded(Duration::from_millis(300)).await;
+    let Stand { gateway, .. } = stand;
+    let started = Instant::now();
+    let end = gateway.shut_down(LONG).await;
+    assert!(end.is_clean(), "{end:?}");
+    assert!(started.elapsed() < LONG / 2, "it took {:?}", started.elapsed());
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_not_one_that_stops() {
+    let idle = Duration::from_millis(500);
+    let (stand, client) = flooded(idle).await;
+    let started = Instant::now();
+    while started.elapsed() < 4 * idle {
+        read(&client, 32 * 1024).await;
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
+    drop(client);
+    stand.at_rest().await;
 }
 
 impl Stand {

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use gateway::mock::Act;
+use gateway::{mock::Act, proxy::lending::soonest};
 use http::StatusCode;
 use leasehold::Standing;
 use support::{Stand, body, field, in_order};
@@ -153,6 +153,19 @@ async fn keys_that_were_not_tried_count_for_when_to_come_back() {
     assert_eq!(ask().await, "10");
     stand.gateway.keys().exclude("d").expect("in the fleet");
     assert_eq!(ask().await, "50", "what is excluded does not come back by itself");
+}
+
+#[tokio::test]
+async fn what_comes_back_only_by_hand_is_not_promised() {
+    let stand = Stand::start(&in_order(&["a", "b"], 2)).await;
+    let keys = stand.gateway.keys();
+    keys.cool("a", Duration::from_secs(5)).expect("in the fleet");
+    keys.cool("b", Duration::from_secs(20)).expect("in the fleet");
+    keys.eject("a").expect("in the fleet");
+    let after = soonest(keys).expect("b cools");
+    assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&after), "{after:?}");
+    keys.eject("b").expect("in the fleet");
+    assert_eq!(soonest(keys), None);
 }
 
 #[tokio::test]

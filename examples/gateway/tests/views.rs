@@ -42,6 +42,32 @@ async fn what_has_cooled_is_shown_so_although_nobody_has_asked_for_a_key() {
 }
 
 #[tokio::test]
+async fn when_a_key_comes_back_is_when_its_last_hold_ends() {
+    let stand = Stand::start(&in_order(&["a", "b", "c"], 2)).await;
+    stand.mock.script("a", vec![Act::status(StatusCode::INTERNAL_SERVER_ERROR); 5]);
+    let keys = stand.gateway.keys();
+    for _ in 0..5 {
+        keys.warm("a").expect("in the fleet");
+        body(stand.send(stand.post(), "").await).await.expect("whole");
+    }
+    // Ejected for 10 s, and to cool for longer; ejected by hand, which no clock ends.
+    keys.cool("a", std::time::Duration::from_secs(60)).expect("in the fleet");
+    keys.cool("b", std::time::Duration::from_secs(60)).expect("in the fleet");
+    keys.eject("b").expect("in the fleet");
+    let fleet: Value = serde_json::from_str(&stand.look("/fleet.json").await).expect("JSON");
+    assert_eq!(
+        (&fleet["keys"][0]["standing"], &fleet["keys"][1]["standing"]),
+        (&"ejected".into(), &"ejected".into())
+    );
+    let ready = fleet["keys"][0]["ready_in_ms"].as_u64().expect("a matter of time");
+    assert!((50_000..=60_000).contains(&ready), "{ready}");
+    assert_eq!(
+        (&fleet["keys"][1]["ready_in_ms"], &fleet["keys"][2]["ready_in_ms"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[tokio::test]
 async fn the_page_needs_nothing_from_elsewhere() {
     let stand = Stand::start(&in_order(&["a"], 1)).await;
     let page = stand.send(Request::get(uri(stand.gateway.admin(), "/fleet")), "").await;

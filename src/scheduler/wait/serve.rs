@@ -147,6 +147,7 @@ impl<R: Resource> Core<R> {
 
     /// Returns a unit that nobody has used.
     fn give_up(&self, lent: &Lent<R>) {
+        self.waiters.counts.unused();
         let held = Held::new(lent);
         // In somebody else's thread, maybe: a panic of `priority` leaves the old rank.
         let _ = quietly(|| self.end(&held, None, None));
@@ -207,6 +208,7 @@ impl<R: Resource> Core<R> {
         let by_load = !lent.exclusive || locked.details(node_of(lent)).limit != 1;
         let (garbage, moved, _) = locked.give_back(node_of(lent), lent.value, (None, false), None, None);
         drop(locked);
+        self.waiters.counts.unused();
         let load = self.gave_back(shard, lent.node, moved, garbage, Some(guard).filter(|_| by_load));
         let _ = quietly(|| self.rerank_returned(load));
         true

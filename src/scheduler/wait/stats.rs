@@ -29,6 +29,10 @@ pub struct WaitStats {
     pub shed: u64,
     /// Requests that were refused because too many waited. They are not in `waited`.
     pub refused: u64,
+    /// Units that were taken on behalf of requests that wait, and came back without having been anybody's lease: the request had ended
+    /// meanwhile, with nobody else there, or had not got all that it wanted. They are in [`Stats::lent`](crate::Stats::lent) and in
+    /// `returned`.
+    pub unused: u64,
     /// How long those in `handed_off` have waited, together, in nanoseconds; and those who are just about to be counted there.
     pub waiting_nanos: u64,
     /// How many of those in `handed_off`, and of those who are just about to be counted there, have waited for 2^i nanoseconds and less than 2^(i+1), at index i; index 0 has those
@@ -73,6 +77,7 @@ struct Stripe {
     shed: AtomicU64,
     histogram: [AtomicU64; BUCKETS],
     refused: AtomicU64,
+    unused: AtomicU64,
 }
 
 impl Default for Stripe {
@@ -85,6 +90,7 @@ impl Default for Stripe {
             shed: zero(),
             histogram: std::array::from_fn(|_| zero()),
             refused: zero(),
+            unused: zero(),
         }
     }
 }
@@ -124,6 +130,11 @@ impl Counts {
         self.stripe().refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A unit has come back that nobody has used.
+    pub fn unused(&self) {
+        self.stripe().unused.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn sum(&self, of: impl Fn(&Stripe) -> u64) -> u64 {
         // As the read-modify-writes do, a sum of times wraps around.
         self.stripes.iter().fold(0, |sum, stripe| sum.wrapping_add(of(stripe)))
@@ -147,6 +158,7 @@ impl Counts {
             closed,
             shed: self.sum(|stripe| read(&stripe.shed)),
             refused: self.sum(|stripe| read(&stripe.refused)),
+            unused: self.sum(|stripe| read(&stripe.unused)),
             waiting_nanos: self.sum(|stripe| read(&stripe.nanos)),
             histogram: (0..BUCKETS).map(|i| self.sum(|stripe| read(&stripe.histogram[i]))).collect(),
         }

@@ -106,11 +106,9 @@ fn leases(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
     let sum = |of: fn(&KeyCounts) -> u64| provider.sum(of);
     comparison.same("leases returned", transitions("acquired").cast_unsigned(), transitions("released"));
     // A key that is handed to somebody whose patience ends at that moment goes on to the next one, or back: it was lent on his behalf,
-    // and never used. Nobody else takes a key without using it.
-    let waits = |how| gateway.sum("leasehold_waits_ended_total", &[("how", how)]);
-    let in_vain = transitions("acquired") - sum(|seen| seen.arrivals).cast_signed();
-    let most = waits("timed_out") + waits("cancelled");
-    comparison.same("leases lent in vain", 0, in_vain - in_vain.clamp(0, most));
+    // and never used. The scheduler counts those. Nobody else takes a key without using it.
+    let unused = gateway.sum("leasehold_units_unused_total", &[]);
+    comparison.same("leases", sum(|seen| seen.arrivals), transitions("acquired") - unused);
     let outcomes_of_all = gateway.sum("leasehold_outcomes_total", &[]);
     comparison.same("outcomes", sum(|seen| seen.arrivals), outcomes_of_all);
     comparison.same("outcomes ok", sum(|seen| seen.complete), outcomes("ok"));

@@ -71,7 +71,10 @@ impl Body for Speech {
         if *this.is_over {
             return Poll::Ready(None);
         }
-        ready!(this.pause.as_mut().poll(context));
+        // With no gap it says as much as is taken.
+        if !this.gap.is_zero() {
+            ready!(this.pause.as_mut().poll(context));
+        }
         let text = if *this.left > 0 {
             *this.left -= 1;
             *this.number += 1;

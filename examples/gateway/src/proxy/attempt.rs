@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use http::StatusCode;
-use leasehold::{Outcome, OwnedLease};
+use leasehold::{Outcome, OwnedLease, tracing::TracedLease};
 use tokio::time::Instant;
 use tracing::{Span, debug};
 
@@ -84,8 +84,8 @@ pub enum End {
 /// or its body is dropped.
 #[derive(Debug)]
 pub struct Attempt {
-    /// There until the end.
-    lease: Option<OwnedLease<ApiKey>>,
+    /// There until the end; with a span of its own, in the request's.
+    lease: Option<TracedLease<OwnedLease<ApiKey>>>,
     metrics: Metrics,
     /// The request's, which the body outlives.
     span: Span,
@@ -98,7 +98,7 @@ impl Attempt {
     /// Begins now.
     pub fn begin(lease: OwnedLease<ApiKey>, metrics: &Metrics) -> Self {
         Attempt {
-            lease: Some(lease),
+            lease: Some(TracedLease::new("keys", lease)),
             metrics: metrics.clone(),
             span: Span::current(),
             since: Instant::now(),
@@ -108,7 +108,7 @@ impl Attempt {
 
     /// Whether the key was taken back: it was held for too long, and somebody else may have it by now.
     pub fn is_revoked(&self) -> bool {
-        self.lease.as_ref().is_some_and(OwnedLease::is_revoked)
+        self.lease.as_ref().is_some_and(|lease| lease.is_revoked())
     }
 
     /// The head of the answer is there. What follows depends on how much was asked for, and says nothing about the key.

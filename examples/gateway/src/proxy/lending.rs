@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::{AcquireError, NoneEligible, OwnedLease, Standing, Timestamp, WaitError};
+use leasehold::{AcquireError, NoneEligible, OwnedLease, Timestamp, WaitError};
 
 use super::asked::Asked;
-use crate::keys::{ApiKey, Keys};
+use crate::keys::{ApiKey, Keys, ready_at};
 
 /// Why there is no key.
 #[derive(Debug)]
@@ -81,12 +81,6 @@ async fn wait(
 /// Looks at every key: a request comes here once, after attempts that took far longer.
 pub fn soonest(keys: &Keys) -> Option<Duration> {
     let now = keys.now();
-    let ready = keys.snapshot().into_iter().filter_map(|state| match state.standing {
-        Standing::Eligible => Some(now),
-        Standing::Cooling | Standing::Ejected => {
-            state.cooling_until.max(state.ejected_until).map(Timestamp::from_nanos)
-        }
-        _ => None,
-    });
-    ready.min().map(|ready| ready.saturating_since(now))
+    let ready = keys.snapshot().iter().filter_map(|state| ready_at(state, now)).min();
+    ready.map(|ready| ready.saturating_since(now))
 }

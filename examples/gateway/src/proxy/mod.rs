@@ -64,7 +64,7 @@ pub struct Limits {
     pub attempt: Duration,
     /// The same for the whole request.
     pub request: Duration,
-    /// How long a streamed answer may pause.
+    /// How long a streamed answer may pause, and a client not read it.
     pub idle: Duration,
     /// How long a key rests that was limited without being told for how long.
     pub rest: Duration,

@@ -10,10 +10,13 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 /// How long the provider wants to be left alone: seconds, or a date. `None` if it does not say, or not in a form that can be read.
 pub fn read(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let after = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = if is_number {
+        // What no number holds is a long time all the same.
+        Duration::from_secs(text.parse().unwrap_or(u64::MAX))
+    } else {
         // A date that is past: at once.
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default(),
+        httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default()
     };
     Some(after.min(LONGEST))
 }
@@ -45,8 +48,10 @@ mod tests {
         assert_eq!(told("0"), Some(Duration::ZERO));
         assert_eq!(told("Sun, 06 Nov 1994 08:50:07 GMT"), Some(Duration::from_secs(30)));
         assert_eq!(told("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(told("99999999"), Some(LONGEST));
-        for unreadable in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
+        for long in ["99999999", "18446744073709551615", "18446744073709551616", "99999999999999999999999"] {
+            assert_eq!(told(long), Some(LONGEST), "{long}");
+        }
+        for unreadable in ["", "soon", "-1", "+1", "1.5"] {
             assert_eq!(told(unreadable), None, "{unreadable}");
         }
         assert_eq!(read(&HeaderMap::new(), SystemTime::UNIX_EPOCH), None);

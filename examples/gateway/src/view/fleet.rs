@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use leasehold::{Phase, Reasons, ResourceState, Standing, Timestamp};
 use serde::Serialize;
 
-use crate::keys::Keys;
+use crate::keys::{Keys, ready_at};
 
 /// Leases that are listed: the oldest ones, which are those that somebody looks for.
 const LISTED: usize = 10;
@@ -121,12 +121,8 @@ impl Key {
         // The resource itself, read without a lease.
         let tier = keys.get(&state.key).map_or(0, |key| key.tier);
         let seen = keys.resource_stats(&state.key).unwrap_or_default();
-        let until = match state.standing {
-            Standing::Cooling => state.cooling_until,
-            Standing::Ejected => state.ejected_until,
-            _ => None,
-        };
-        let left = until.map(|until| Timestamp::from_nanos(until).saturating_since(now));
+        let ready = ready_at(&state, now).filter(|_| !state.holds.is_empty());
+        let left = ready.map(|ready| ready.saturating_since(now));
         Key {
             name: state.key,
             tier,

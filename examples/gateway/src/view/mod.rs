@@ -79,8 +79,6 @@ async fn explain(State(view): State<View>) -> impl IntoResponse {
 }
 
 async fn metrics(State(view): State<View>) -> Response {
-    // As for the page: what time has brought about is to be seen.
-    view.keys.tick();
     match view.metrics.text() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

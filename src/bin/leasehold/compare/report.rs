@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    bars::{Measured, Row, Setting},
+    bars::{MOST_DROPPED, Measured, Row, Setting},
     measure::{Plan, Times},
 };
 use crate::output::Format;
@@ -80,6 +80,10 @@ pub struct Held {
     spread: Option<Spread>,
     /// The most that is allowed; none if the row is for comparison only.
     limit: Option<f64>,
+    /// Of a row that times observing: the share of events that were dropped. With more than [`MOST_DROPPED`] the row does not hold, whatever
+    /// was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<f64>,
     /// None without a limit, or if it was not measured.
     holds: Option<bool>,
     /// The feature that the tool must be built with to measure it.
@@ -102,11 +106,15 @@ impl Held {
             measured: None,
             spread: None,
             limit: limit.map(rounded),
+            dropped: None,
             holds: None,
             missing: None,
         };
+        if let Measured::Observed(_, dropped) = measured {
+            held.dropped = Some(rounded(*dropped));
+        }
         let measured = match measured {
-            Measured::Ratio(times) => {
+            Measured::Ratio(times) | Measured::Observed(times, _) => {
                 let [leasehold, baseline] = times.medians().map(rounded);
                 let [min, ratio, max] = times.ratio();
                 held.leasehold_value = Some(leasehold);
@@ -124,7 +132,8 @@ impl Held {
             }
         };
         held.measured = Some(rounded(measured));
-        held.holds = limit.map(|limit| measured <= limit);
+        let tells = held.dropped.is_none_or(|dropped| dropped <= MOST_DROPPED);
+        held.holds = limit.map(|limit| measured <= limit && tells);
         held
     }
 
@@ -134,12 +143,16 @@ impl Held {
             Some(Spread { min, max }) => format!("{min:.2}..{max:.2}"),
             None => "-".to_owned(),
         };
-        let verdict = match (self.missing, self.holds) {
+        let mut verdict = match (self.missing, self.holds) {
             (Some(feature), _) => format!("not measured: build with --features {feature}"),
             (None, Some(true)) => "holds".to_owned(),
             (None, Some(false)) => "MISSED".to_owned(),
             (None, None) => "no bar".to_owned(),
         };
+        if let Some(dropped) = self.dropped {
+            let most = 100.0 * MOST_DROPPED;
+            verdict += &format!("; {:.2} % of events dropped, at most {most:.0} % allowed", 100.0 * dropped);
+        }
         bar_line([
             self.name,
             &self.threads.to_string(),
@@ -291,13 +304,14 @@ mod tests {
         Report::new(vec![case("acquire+release"), case("peek")], Vec::new(), 5, 80)
     }
 
+    fn held(name: &str, measured: Measured) -> Held {
+        let row = ROWS.iter().find(|row| row.name == name).unwrap();
+        let setting = row.setting(10_000, 8, 5, Duration::from_millis(80));
+        Held::new(row, &setting, &measured)
+    }
+
     /// Rows held, missed and not measured.
     fn with_bars() -> Report {
-        let held = |name: &str, measured| {
-            let row = ROWS.iter().find(|row| row.name == name).unwrap();
-            let setting = row.setting(10_000, 8, 5, Duration::from_millis(80));
-            Held::new(row, &setting, &measured)
-        };
         let times = Times::of(&[[50.0, 100.0], [60.0, 100.0], [40.0, 100.0], [50.0, 90.0], [50.0, 200.0]]);
         let bars = vec![
             held("pair", Measured::Ratio(times)),
@@ -305,6 +319,7 @@ mod tests {
             held("memory/blocks", Measured::Figure(150.0)),
             held("get/scc", Measured::Absent),
         ];
+
         Report::new(Vec::new(), bars, 5, 80)
     }
 
@@ -371,6 +386,20 @@ mod tests {
         assert!(end("memory").ends_with("MISSED") && end("memory/blocks").ends_with("no bar"), "{text}");
         assert!(end("get/scc").ends_with("build with --features peers"), "{text}");
         assert_eq!(lines.last(), Some(&"1 hold, 1 missed, 1 not measured"));
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_observed() {
+        for (dropped, holds) in [(0.0, true), (0.01, true), (0.25, false)] {
+            // Well within the bar, maybe for want of telling.
+            let bar = held("pair/observed", Measured::Observed(Times::of(&[[100.0, 100.0]; 5]), dropped));
+            assert_eq!(bar.holds, Some(holds), "{dropped}");
+            let told = format!("; {:.2} % of events dropped, at most 1 % allowed\n", 100.0 * dropped);
+            assert!(bar.line().ends_with(&told), "{}", bar.line());
+            let report = Report::new(Vec::new(), vec![bar], 5, 80);
+            let value: serde_json::Value = serde_json::from_str(&report.render(Format::Json)).unwrap();
+            assert_eq!(value["bars"][0]["dropped"], dropped);
+        }
     }
 
     #[test]

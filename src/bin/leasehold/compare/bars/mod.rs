@@ -57,6 +57,9 @@ pub enum Bar {
     Open,
 }
 
+/// The greatest share of events that may be dropped where observing is timed.
+pub const MOST_DROPPED: f64 = 0.01;
+
 /// Under what a row is measured.
 #[derive(Clone, Copy)]
 pub struct Setting {
@@ -70,6 +73,9 @@ pub struct Setting {
 pub enum Measured {
     /// Ratios of pairs, or more sides.
     Ratio(Times),
+    /// The same for a subject that is observed, and the share of its events that were dropped: what drops them is timed at something else.
+    #[cfg_attr(not(feature = "peers"), allow(dead_code))]
+    Observed(Times, f64),
     /// One number.
     Figure(f64),
     /// What it is measured against is not in this build.

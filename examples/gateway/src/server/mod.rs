@@ -1,5 +1,7 @@
 //! Sockets: HTTP/1.1 with limits on what a client may cost, and an end that lets requests finish.
 
+mod impatient;
+
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{Request, Response};
@@ -10,12 +12,14 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{Semaphore, oneshot},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
+
+use self::impatient::Impatient;
 
 /// What a server allows.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +32,23 @@ pub struct Bounds {
     pub head_bytes: usize,
     /// How long a client may take for the head of a request.
     pub head_time: Duration,
+    /// How long a client may read nothing of what is written to it.
+    pub write_time: Duration,
+    /// Bytes that the system keeps for a client that reads slowly, more or less: no client can cost more, and one must read about a third of
+    /// it in each `write_time`, which is when the system lets more be written.
+    pub send_buffer: u32,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Bounds { connections: 1_024, headers: 100, head_bytes: 64 * 1024, head_time: Duration::from_secs(30) }
+        Bounds {
+            connections: 1_024,
+            headers: 100,
+            head_bytes: 64 * 1024,
+            head_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
+            send_buffer: 128 * 1024,
+        }
     }
 }
 
@@ -68,7 +84,7 @@ impl Server {
         B::Data: Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let listener = TcpListener::bind(address).await?;
+        let listener = listen(address, bounds.send_buffer)?;
         let address = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let task = AbortOnDrop(tokio::spawn(run(listener, bounds, service, stopped)));
@@ -81,6 +97,15 @@ impl Server {
         let _ = self.stop.send(limit);
         (&mut self.task.0).await.unwrap_or(false)
     }
+}
+
+/// Connections have the buffer of the socket that accepts them.
+fn listen(address: SocketAddr, send_buffer: u32) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(send_buffer)?;
+    socket.bind(address)?;
+    socket.listen(1_024)
 }
 
 async fn run<S, B>(
@@ -121,7 +146,8 @@ where
         };
         let Some(stream) = ready(accepted).await else { continue };
         while connections.try_join_next().is_some() {}
-        let connection = protocol.serve_connection(TokioIo::new(stream), service.clone());
+        let stream = TokioIo::new(Impatient::new(stream, bounds.write_time));
+        let connection = protocol.serve_connection(stream, service.clone());
         let connection = graceful.watch(connection);
         connections.spawn(async move {
             let _permit = permit;

@@ -1,0 +1,48 @@
+//! How many members have each hold; a resource with several counts in each.
+//!
+//! Counted where a flag moves: a lease that is neither followed by a cooling nor by an ejection does not come here. Words as those of
+//! the face: written under the shard's lock between its F1 and F4, read by anyone, of one moment if the face's sequence says so.
+
+// Clippy resolves the facade's names to the types behind them and cannot tell the way through it from the way around.
+#![allow(clippy::disallowed_types)]
+
+use crate::{
+    node::{Hold, Moved, State},
+    sync::{atomic::Ordering, count::AtomicU64},
+};
+
+/// The counts of one shard.
+#[derive(Debug)]
+pub struct Holds([AtomicU64; Hold::ALL.len()]);
+
+impl Default for Holds {
+    fn default() -> Self {
+        Holds(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Holds {
+    /// How many members have it.
+    pub fn of(&self, hold: Hold) -> u64 {
+        // Relaxed, here and below: as the words of the face.
+        self.0[hold as usize].load(Ordering::Relaxed)
+    }
+
+    /// Brings the counts in line with a transition. To be called by the holder of the lock.
+    #[cold]
+    pub(super) fn follow(&self, moved: Moved) {
+        for hold in Hold::ALL {
+            let (was, is) = (counts(moved.from, hold), counts(moved.to, hold));
+            if was != is {
+                let cell = &self.0[hold as usize];
+                let count = cell.load(Ordering::Relaxed);
+                cell.store(if is { count + 1 } else { count - 1 }, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What has left the fleet, or is not in it yet, is held back by nothing.
+pub(super) fn counts(state: State, hold: Hold) -> bool {
+    !state.is_removed() && !state.is_staged() && state.is_held(hold)
+}
