@@ -2,7 +2,7 @@ use super::*;
 
 const OK: Outcome = Outcome::Ok { latency: Duration::from_millis(10) };
 const SECOND: u64 = 1_000_000_000;
-const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, out: 1 };
+const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, cools: false, out: 1 };
 
 fn report(outcome: Outcome, now: u64) -> Report {
     Report { outcome, now, cooldown: None, median: 10_000_000, draw: 0 }

@@ -155,7 +155,8 @@ impl<R: Resource> Core<R> {
             // Relaxed: under the lock; read as an estimate.
             median.store(towards_median(median.load(Ordering::Relaxed), latency), Ordering::Relaxed);
         }
-        let circumstances = Circumstances { can_eject, has_one_unit, out: state.in_flight() };
+        let cools = state.is_held(Hold::Cooling);
+        let circumstances = Circumstances { can_eject, has_one_unit, cools, out: state.in_flight() };
         let take = || health.share.take(|| self.roster.members());
         let verdict = record.judge(report, health.rules.as_ref(), circumstances, take);
         if verdict.eject.is_some() {
