@@ -95,7 +95,12 @@ pub trait Resource: Send + Sync + 'static {
     }
 
     /// How outcomes let this resource cool, if not as the fleet's [`Builder::cooldown`](crate::Builder::cooldown) says. Asked while a
-    /// lease is returned, if outcomes are remembered; a panic counts as `None`. Default: `None`.
+    /// lease is returned; a panic counts as `None`. Default: `None`.
+    ///
+    /// **Asked only if outcomes are remembered:** if the builder was told [`cooldown`](crate::Builder::cooldown) (with
+    /// `Cooldown::default()`, if the fleet has no rule of its own), [`ejection`](crate::Builder::ejection),
+    /// [`rank_by_outcomes`](crate::Builder::rank_by_outcomes) or [`remember_outcomes`](crate::Builder::remember_outcomes). A fleet that
+    /// was built without any of them has nowhere to count how many outcomes in a row were no successes, and never asks.
     fn cooldown(&self) -> Option<Cooldown> {
         None
     }

@@ -533,3 +533,42 @@ fn undraining_a_fleet_serves_those_who_wait() {
     lent.clear();
     assert!(matches!(poll(&mut drain), Poll::Ready(report) if report.is_drained()));
 }
+
+/// A lease that comes back while somebody is finding it overdue: what is told afterwards is nothing, and what is counted is what is told.
+#[test]
+fn nobody_is_told_of_an_overdue_lease_that_has_come_back() {
+    let rounds = if cfg!(miri) { 20 } else { 40_000 };
+    let builder = Fleet::builder().shards(1).max_hold(Duration::from_nanos(1)).overdue(Overdue::Report);
+    let fleet = builder.event_capacity(1 << 12).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, String::new())).expect("new");
+    let is_done = AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        let reaper = scope.spawn(|| {
+            let (mut before, mut next, mut told) = (leasehold::EventKind::Released, 0, 0);
+            loop {
+                let last = is_done.load(Ordering::SeqCst);
+                let _ = fleet.reap_overdue();
+                let events = fleet.take_events(usize::MAX);
+                for event in &events {
+                    use leasehold::EventKind::{Acquired, Overdue};
+                    let is_gap = event.sequence != next;
+                    let in_order = event.kind != Overdue || before == Acquired;
+                    assert!(is_gap || in_order, "{:?} after {before:?}", event.kind);
+                    told += u64::from(event.kind == Overdue);
+                    (before, next) = (event.kind, event.sequence + 1);
+                }
+                if last && events.is_empty() {
+                    return told;
+                }
+            }
+        });
+        for _ in 0..rounds {
+            let lease = fleet.acquire().expect("free");
+            drop(lease);
+        }
+        is_done.store(true, Ordering::SeqCst);
+        reaper.join().expect("no panic")
+    });
+    let stats = fleet.stats();
+    assert!(stats.events_dropped > 0 || stats.overdue == told, "{} found, {told} told", stats.overdue);
+}

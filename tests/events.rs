@@ -90,6 +90,44 @@ fn every_change_has_an_event_of_its_kind() {
     assert_eq!(s.stats().events_dropped, 0);
 }
 
+/// The number in an event is that of the state that the change has left.
+#[test]
+fn an_event_has_the_generation_of_its_state() {
+    let s = fleet(64);
+    s.insert(Entry::new(1, 5, ())).unwrap();
+    let hold = Duration::from_secs(9);
+    let calls: [(&[EventKind], &dyn Fn()); 12] = [
+        (&[Inserted], &|| {}),
+        (&[Updated], &|| assert!(s.update(Entry::new(1, 4, ())).is_ok())),
+        (&[Excluded], &|| assert!(s.exclude(&1).unwrap())),
+        (&[Included], &|| assert!(s.include(&1).unwrap())),
+        (&[Cooled], &|| assert!(s.cool(&1, hold).unwrap())),
+        (&[Warmed], &|| assert!(s.warm(&1).unwrap())),
+        (&[Ejected], &|| assert!(s.eject(&1).unwrap())),
+        (&[Readmitted], &|| assert!(s.readmit(&1).unwrap())),
+        (&[Drained], &|| assert!(s.drain(&1).unwrap())),
+        (&[Undrained], &|| assert!(s.undrain(&1).unwrap())),
+        (&[Acquired], &|| {
+            assert!(s.get(&1).is_some() && s.acquire().map(|lease| lease.into_token()).is_ok())
+        }),
+        (&[Cooled], &|| assert!(s.cool(&1, hold).unwrap())),
+    ];
+    let mut last = None;
+    for (kinds, call) in calls {
+        call();
+        let events = s.take_events(9);
+        assert!(events.iter().map(|event| &event.kind).eq(kinds), "{events:?}");
+        let state = s.snapshot().into_iter().next().expect("a member");
+        assert!(events.iter().all(|event| event.generation == state.generation), "{events:?}, {state:?}");
+        last = Some(state.generation);
+    }
+    // All that can make it eligible has counted: an update, four ends of holds.
+    assert_eq!(last, Some(5));
+    s.remove(&1).unwrap();
+    let events = s.take_events(9);
+    assert_eq!(events.iter().map(|event| (event.kind, event.generation)).collect::<Vec<_>>(), [(Removed, 6)]);
+}
+
 #[test]
 fn no_room_asked_for_no_events() {
     let s = fleet(0);

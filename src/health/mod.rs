@@ -24,6 +24,9 @@
 //! A decision is made inside the return, with the home shard's lock held: the outcome is recorded, and the hold is set by the very
 //! compare-and-swap that gives the unit back. So there is no moment at which a resource that is to be ejected, or to cool, can be lent.
 //!
+//! If there is no place, what was to be ejected rests instead, for a short and growing time (`COOLING`): whoever fails at once would
+//! otherwise be the one that is free, and get all the traffic that nobody else has room for, in a fleet too small for its share.
+//!
 //! **Failures never improve a score**: only successes move the latency, and a failure counts against it in every other number.
 //!
 //! The rules are those of Envoy's outlier detection, as its documentation describes them (consecutive errors, failure percentage, base

@@ -37,11 +37,12 @@ pub struct Ejection {
     pub(crate) jitter: u32,
     pub(crate) max_share: u32,
     pub(crate) ramp: Duration,
+    pub(crate) without_place: Backoff,
 }
 
 impl Default for Ejection {
-    /// Five failures in a row; 30 s, doubled each time, at most 300 s, up to 10 % less at random; at most 10 % of the fleet; a ramp of
-    /// 30 s. Neither rate nor latency ejects.
+    /// Five failures in a row; 30 s, doubled each time, at most 300 s, up to 10 % less at random; at most 10 % of the fleet, and whoever
+    /// finds no place rests for 100 ms, doubled each time, at most 2 s; a ramp of 30 s. Neither rate nor latency ejects.
     fn default() -> Self {
         Ejection {
             consecutive: 5,
@@ -52,6 +53,10 @@ impl Default for Ejection {
             jitter: 10,
             max_share: 10,
             ramp: Duration::from_secs(30),
+            without_place: Backoff::Exponential {
+                base: Duration::from_millis(100),
+                longest: Duration::from_secs(2),
+            },
         }
     }
 }
@@ -92,17 +97,27 @@ impl Ejection {
     /// How many percent of the fleet may be ejected by these rules at once, rounded down: with 10, nobody in a fleet of nine. Counted
     /// with the ejection in question, and kept when members leave: then those whose time is over first come back early.
     ///
-    /// While there is no place, these rules keep nobody out: of two that fail at once, and one place, the other one is lent as before.
-    /// Let failures rest as well ([`Cooldown::on_failure`]): that knows no share.
+    /// While there is no place, these rules eject nobody: of two that fail at once, and one place, the other one only
+    /// [rests](Ejection::without_place), for a short time, again and again.
     pub fn max_share(self, percent: u32) -> Self {
         Ejection { max_share: percent, ..self }
+    }
+
+    /// How long a resource that is to be ejected rests if there is no place under the [share](Ejection::max_share): after each outcome
+    /// that the rules object to, `times` counting those since it was well. A probe that fails without a place rests likewise, and stays a
+    /// probe. [`Backoff::None`]: such a one is lent as before, and if it has the best rank and fails at once, to nearly everybody.
+    ///
+    /// A rest knows no share: if all fail, all rest, and an acquisition that comes meanwhile is told when the first of them is back. So
+    /// it should be short: after a fault of all of them at once the fleet is back that much later.
+    pub fn without_place(self, rest: Backoff) -> Self {
+        Ejection { without_place: rest, ..self }
     }
 
     /// How long it takes after a successful probe until the resource is lent as before. Zero: at once.
     ///
     /// A resource with several units gets them back one after another; one without a limit as many as were lent of it at most, and at the
-    /// end of the ramp all. One with a single unit rests after each success, so that the
-    /// part of the time during which it works grows linearly.
+    /// end of the ramp all. One with a single unit rests after each lease, in proportion to how long that took (or takes in the mean,
+    /// if its outcome does not say), so that the part of the time during which it works grows linearly.
     pub fn ramp(self, ramp: Duration) -> Self {
         Ejection { ramp, ..self }
     }

@@ -91,6 +91,8 @@ pub struct Circumstances {
     pub can_eject: bool,
     /// Its ramp goes by time.
     pub has_one_unit: bool,
+    /// It rests already: what comes back now was lent before.
+    pub cools: bool,
     /// Leases that are out, this one among them.
     pub out: u32,
 }
@@ -138,6 +140,8 @@ pub struct Record {
     full: AtomicU32,
     /// The most leases that were out at an outcome while it was healthy.
     busiest: AtomicU32,
+    /// Outcomes that the rules objected to while there was no place, since it was well.
+    spared: AtomicU32,
     /// Leases from before the probe are out, or may be: what comes back first is not it.
     stale: AtomicBool,
 }
@@ -187,6 +191,7 @@ impl Record {
         self.forget();
         self.repeats.store(0, Relaxed);
         self.lasted.store(0, Relaxed);
+        self.spared.store(0, Relaxed);
         self.set_phase(Phase::Healthy);
     }
 
@@ -252,7 +257,7 @@ impl Record {
         &self,
         report: &Report,
         rules: Option<&Ejection>,
-        Circumstances { can_eject, has_one_unit, out }: Circumstances,
+        Circumstances { can_eject, has_one_unit, cools, out }: Circumstances,
         take: impl FnOnce() -> bool,
     ) -> Verdict {
         let mut verdict = Verdict::default();
@@ -284,14 +289,29 @@ impl Record {
             },
             _ => self.is_ill(rules, report),
         };
+        let is_well = matches!(report.outcome, Outcome::Ok { .. }) && !is_ill;
+        if is_well && (verdict.ramps || matches!(phase, Phase::Healthy | Phase::Ramping)) {
+            self.spared.store(0, Relaxed);
+        }
         if is_ill && can_eject && take() {
             verdict.eject = Some(self.eject(rules, report));
             verdict.ramps = false;
-        } else if phase == Phase::Ramping
-            && has_one_unit
-            && let Outcome::Ok { latency } = report.outcome
-        {
-            let rest = self.rest_on_ramp(rules, report.now, nanos(latency));
+        } else if is_ill && can_eject {
+            // Of many that fail together, each says the same: one counts.
+            if !cools {
+                let times = self.spared.load(Relaxed).saturating_add(1);
+                self.spared.store(times, Relaxed);
+                let rest = rules.without_place.after(times);
+                verdict.cool = verdict.cool.max(rest.filter(|&rest| rest > 0).map(at));
+            }
+        }
+        if verdict.eject.is_none() && phase == Phase::Ramping && has_one_unit {
+            // After every outcome: whoever fails must not be asked sooner than whoever succeeds. The probe's success has left a mean.
+            let latency = match report.outcome {
+                Outcome::Ok { latency } => nanos(latency),
+                _ => self.latency.load(Relaxed),
+            };
+            let rest = self.rest_on_ramp(rules, report.now, latency);
             verdict.cool = verdict.cool.max(rest.filter(|&rest| rest > 0).map(at));
         }
         verdict
@@ -379,6 +399,7 @@ impl Record {
         self.lasted.store(duration, Relaxed);
         self.ejections.store(self.ejections.load(Relaxed) + 1, Relaxed);
         self.moment.store(until, Relaxed);
+        self.spared.store(0, Relaxed);
         self.set_phase(Phase::Ejected);
         until
     }

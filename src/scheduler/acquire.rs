@@ -19,7 +19,7 @@
 //! reading to its second. All first readings precede all second ones, so there is one instant in between at which it
 //! held for all shards: the linearization point of "none". A resource returned behind the scan changes a sequence.
 //!
-//! A6 itself takes no lock and writes nothing. If it fails, it is because of something that somebody else did: a change that is
+//! A6 itself takes no shard's lock and writes nothing. If it fails, it is because of something that somebody else did: a change that is
 //! going on (its maker holds the lock, so A6 waits for that), a change since, a batch that has become visible (A6 absorbs it)
 //! or a deadline that has come (A6 warms up what is due). Then the walk begins again. So it does if leases that are overdue were
 //! taken back after A6; if there were none, "none" was true before anybody looked for them.
@@ -285,6 +285,12 @@ impl<R: Resource> Core<R> {
                 none.reasons.add(standing, u64::from(face.standing(standing)));
             }
         }
+        // Between the two readings: what the words say of those that come back is of that instant too.
+        let (mut due, mut told) = (earliest, earliest);
+        if let Some(health) = &self.health {
+            due = due.min(health.earliest());
+            told = self.first_back(health, earliest);
+        }
         let mut second = 0u64;
         for shard in &self.shards {
             // Nothing of a shard is read after its R4.
@@ -298,17 +304,16 @@ impl<R: Resource> Core<R> {
         if first != second {
             return None;
         }
-        if let Some(health) = &self.health {
-            earliest = earliest.min(health.earliest());
-        }
-        if earliest != NEVER {
+        if due != NEVER {
             // Read last: what was not due now was not due at the instant in between.
             let now = self.now();
-            if earliest <= now {
+            if due <= now {
                 self.thaw(now, true);
                 return None;
             }
-            none.until(earliest, now);
+            if told != NEVER {
+                none.until(told, now);
+            }
         }
         Some(none)
     }
@@ -322,8 +327,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// # Progress and cost
     /// Does not wait for a busy shard while another one shows something to lend; blocks on a shard's lock only when every
-    /// shard that shows something is busy. O(log n) for a fleet of n, O(shards) if the chosen one has nothing. No
-    /// allocation. The clock is read only while something is cooling.
+    /// shard that shows something is busy. O(log n) for a fleet of n, O(shards) if the chosen one has nothing, and if
+    /// nothing is eligible, for the moment that is told, at most the number of those that the [rules](crate::Ejection) have ejected or
+    /// let back. No allocation. The clock is read only while something is cooling.
     ///
     /// # Consistency
     /// Linearizable: the lease begins at the compare-and-swap of the resource's state word.
@@ -411,14 +417,13 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         core.settle(node);
         let shard = core.home(node);
         let mut result = core.lock(shard).lend(node);
-        if result.as_ref().is_err_and(|state| state.standing() == Standing::Cooling) {
-            // Only a deadline stands in the way: it may have come.
+        if result.as_ref().is_err_and(|&state| core.comes_back(node, state) != NEVER) {
+            // Only a moment stands in the way: it may have come.
             let now = core.now();
+            core.let_back(node, now);
             result = core.lock(shard).lend_if_due(node, now);
-            if result.is_ok() {
-                // It may have more units.
-                core.offer_node(node, &guard);
-            }
+            // It may have more units.
+            core.offer_node(node, &guard);
         }
         if result.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
             && core.reap_for_more()
@@ -433,7 +438,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             return Err(AcquireKeyError::NotFound { key: key.to_owned() });
         }
         let standing = state.standing();
-        let earliest = (standing == Standing::Cooling).then(|| Timestamp::from_nanos(node.deadline()));
+        let earliest = Some(core.comes_back(node, state)).filter(|&moment| moment != NEVER);
+        let earliest = earliest.map(Timestamp::from_nanos);
         Err(AcquireKeyError::NotEligible {
             key: key.to_owned(),
             standing,

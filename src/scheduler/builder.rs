@@ -453,7 +453,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             health: self.health.build(shards.len()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
-            limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue)),
+            limits: self.max_hold.map(|max_hold| Limits::new(max_hold, self.overdue, shards.len())),
             drains: Drains::new(),
             shards,
             waiters,

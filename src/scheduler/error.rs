@@ -283,7 +283,8 @@ pub enum AcquireKeyError<K> {
         standing: Standing,
         /// Leases out.
         in_flight: u32,
-        /// When its cooling ends, if that is all that stands in the way.
+        /// When it can be lent by itself: its cooling, or an ejection by the rules, ends. `None` if that takes a return, or somebody
+        /// who clears a hold.
         earliest: Option<Timestamp>,
     },
     /// The scheduler is closed.

@@ -9,7 +9,7 @@
 //! W2  no luck: read each shard's content number, with no change going on there, and the batch number; go over the whole
 //!     fleet by the lookup and ask the filter about everyone; lend the best-ranked accepted one that is eligible
 //! W3  none is: read the words of all accepted ones again, then the numbers again; if nothing has changed: "none", unless the
-//!     cooling of an accepted one is over: that one is warmed up and lent
+//!     cooling, or the ejection, of an accepted one is over: that one is let back and lent
 //! ```
 //!
 //! # Why "none" is honest
@@ -37,7 +37,7 @@ use crate::{
     lookup::Keyed,
     node::{Node, Standing, Value},
     resource::Resource,
-    shard::{Lent, Pin, Shard},
+    shard::{Lent, NEVER, Pin, Shard},
 };
 
 /// A resource that the filter has accepted for this value.
@@ -114,18 +114,21 @@ impl<R: Resource> Core<R> {
                 continue;
             }
             // Only a resource that is acceptable is worth waiting for.
-            let cooling = accepted.iter().filter(|(_, state)| state.standing() == Standing::Cooling);
-            if let Some(earliest) = cooling.clone().map(|(candidate, _)| candidate.node.deadline()).min() {
+            let coming = accepted.iter().filter_map(|(candidate, state)| {
+                let moment = self.comes_back(candidate.node, *state);
+                (moment != NEVER).then_some((moment, candidate))
+            });
+            if let Some(earliest) = coming.clone().map(|(moment, _)| moment).min() {
                 let now = self.now();
-                let due = cooling.filter(|(candidate, _)| candidate.node.deadline() <= now);
-                if let Some((best, _)) = due.min_by_key(|(candidate, _)| candidate.rank) {
-                    // That one, now; the others of which the cooling is over have time.
-                    match self.lend_candidate(best, Some(now)) {
-                        Some(lent) => {
-                            // It may have more units.
-                            self.offer_node(best.node, &guard);
-                            return Ok(lent);
-                        }
+                let due = coming.filter(|(moment, _)| *moment <= now);
+                if let Some((_, best)) = due.min_by_key(|(_, candidate)| candidate.rank) {
+                    // That one, now; the others that are due have time.
+                    self.let_back(best.node, now);
+                    let lent = self.lend_candidate(best, Some(now));
+                    // It may have more units; or it is free now, and another value than the filter has seen.
+                    self.offer_node(best.node, &guard);
+                    match lent {
+                        Some(lent) => return Ok(lent),
                         None => continue,
                     }
                 }

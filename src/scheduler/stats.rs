@@ -17,9 +17,9 @@ pub struct Stats {
     /// Whether all numbers that shards keep are of one moment. `false` if changes kept coming while this was read, or a batch was
     /// coming in; then each number is still of some moment of the call.
     ///
-    /// Not kept by a shard, and so each of its own moment either way: `overdue`, `waits`, `closed`, `events_missed`, `observer_panics`,
-    /// and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those whose key could not
-    /// be cloned.
+    /// Not counted with a change of a resource, and so each of its own moment either way: `overdue`, `waits`, `closed`, `events_missed`,
+    /// `observer_panics`, and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those
+    /// whose key could not be cloned.
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
     pub members: u64,
@@ -145,8 +145,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         stats
     }
 
-    /// The same for each shard by itself: its own counts, states and consistency. What belongs to no shard (waits, overdue leases, events of
-    /// the fleet) is 0.
+    /// The same for each shard by itself: its own counts, states and consistency. What belongs to no shard (waits, events of the fleet,
+    /// what observers have missed, their panics) is 0.
     ///
     /// Wait-free; O(shards). Allocates a list and a name for each shard.
     pub fn stats_by_shard(&self) -> Vec<Stats> {
@@ -166,7 +166,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             stats.events_dropped += dropped;
             (stats.events_missed, stats.observer_panics) = (hub.missed(), hub.panics());
         }
-        stats.overdue = core.limits.as_ref().map_or(0, super::deadlines::Limits::seen);
         stats
     }
 
@@ -192,6 +191,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             }
             stats.leaving += standing(Standing::Removed);
             stats.available += face.available();
+            stats.overdue += core.limits.as_ref().map_or(0, |limits| limits.seen(shard.index()));
             for (sum, count) in [
                 (&mut stats.inserted, Count::Inserted),
                 (&mut stats.updated, Count::Updated),
@@ -225,5 +225,137 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         stats.members = stats.eligible + stats.reasons.total();
         stats.in_flight = stats.lent.saturating_sub(stats.returned);
         stats
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use crate::{Ejection, Entry, ManualClock, Outcome, Overdue, Reasons, Scheduler, Stats};
+
+    /// All that shards keep. Without `..`: a new field has to be sorted in here.
+    fn kept(stats: &Stats) -> Vec<u64> {
+        let Stats {
+            consistent: _,
+            shards: _,
+            strategy: _,
+            closed: _,
+            events_missed: _,
+            observer_panics: _,
+            waits: _,
+            members,
+            eligible,
+            available,
+            leaving,
+            in_flight,
+            inserted,
+            updated,
+            removed,
+            evicted,
+            lent,
+            returned,
+            revoked,
+            overdue,
+            excluded,
+            included,
+            cooled,
+            warmed,
+            ejected,
+            readmitted,
+            drained,
+            undrained,
+            succeeded,
+            failed,
+            rate_limited,
+            cancelled,
+            events_emitted,
+            events_dropped,
+            reasons,
+        } = stats;
+        let Reasons { at_capacity, cooling, ejected: is_ejected, draining, excluded: is_excluded, filtered } =
+            reasons;
+        [
+            members,
+            eligible,
+            available,
+            leaving,
+            in_flight,
+            inserted,
+            updated,
+            removed,
+            evicted,
+            lent,
+            returned,
+            revoked,
+            overdue,
+            excluded,
+            included,
+            cooled,
+            warmed,
+            ejected,
+            readmitted,
+            drained,
+            undrained,
+            succeeded,
+            failed,
+            rate_limited,
+            cancelled,
+            events_emitted,
+            events_dropped,
+            at_capacity,
+            cooling,
+            is_ejected,
+            draining,
+            is_excluded,
+            filtered,
+        ]
+        .into_iter()
+        .copied()
+        .collect()
+    }
+
+    #[test]
+    fn shards_add_up_to_the_fleet() {
+        for overdue in [Overdue::Report, Overdue::Revoke] {
+            let clock = Arc::new(ManualClock::new());
+            let builder = Scheduler::<Entry<u32, u32, ()>>::builder().shards(4).clock(clock.clone());
+            let rules = Ejection::default().consecutive_failures(1).max_share(50);
+            let builder = builder.event_capacity(16).max_hold(Duration::from_secs(5)).overdue(overdue);
+            let fleet = builder.ejection(rules).build().expect("in range");
+            (0..32).for_each(|key| fleet.insert(Entry::new(key, key, ())).expect("new"));
+            let lease = |key| fleet.acquire_key(&key).expect("free");
+            let mut held: Vec<_> = (0..8).map(lease).collect();
+            let limit = Outcome::RateLimited { retry_after: Duration::from_secs(100) };
+            let ok = Outcome::Ok { latency: Duration::from_millis(1) };
+            for (key, outcome) in (8..).zip([ok, Outcome::Failed, Outcome::Failed, limit, Outcome::Cancelled])
+            {
+                lease(key).finish(outcome);
+            }
+            let _ = (fleet.exclude(&20), fleet.exclude(&21), fleet.include(&21));
+            let _ = (fleet.drain(&22), fleet.drain(&23), fleet.undrain(&23));
+            let _ = (fleet.cool(&24, Duration::from_secs(100)), fleet.warm(&24), fleet.readmit(&9));
+            let _ = (
+                fleet.remove(&0),
+                fleet.remove(&30),
+                fleet.evict_worst(),
+                fleet.update(Entry::new(12, 0, ())),
+            );
+            clock.advance(Duration::from_secs(6));
+            let _ = fleet.reap_overdue();
+            held.truncate(4);
+            let stats = fleet.stats();
+            let mut sum = vec![0; kept(&stats).len()];
+            for shard in fleet.stats_by_shard() {
+                sum.iter_mut().zip(kept(&shard)).for_each(|(sum, one)| *sum += one);
+            }
+            assert_eq!((sum, stats.overdue), (kept(&stats), 8), "{overdue:?}");
+            let eligible: Vec<u32> =
+                fleet.stats_by_shard().into_iter().flat_map(|stats| stats.shards).collect();
+            assert_eq!(eligible, stats.shards);
+            // Whatever has happened here has been counted.
+            let zeros = kept(&stats).into_iter().filter(|&count| count == 0).count();
+            assert!(zeros <= 6, "{stats:?}");
+        }
     }
 }

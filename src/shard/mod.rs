@@ -131,6 +131,11 @@ impl<R: Resource> Shard<R> {
         }
     }
 
+    /// Which one it is.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
     /// The published words.
     #[inline]
     pub fn face(&self) -> &Face<R> {

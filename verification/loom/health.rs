@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Ejection, Outcome, Phase, internals::sync::Arc};
+use leasehold::{Backoff, Ejection, Outcome, Phase, internals::sync::Arc};
 
 use crate::{
     common::model_within,
@@ -11,13 +11,18 @@ use crate::{
 
 /// Two members with two units each, of which half may be ejected after one failure.
 fn fleet(members: u8, percent: u32) -> Arc<Fleet> {
+    fleet_in(1, members, percent)
+}
+
+fn fleet_in(shards: usize, members: u8, percent: u32) -> Arc<Fleet> {
     let rules = Ejection::default()
         .consecutive_failures(1)
         .max_share(percent)
         .jitter(0)
         .base(Duration::from_nanos(10))
+        .without_place(Backoff::None)
         .ramp(Duration::ZERO);
-    let setup = Setup { shards: 1, units: 2, ..Setup::default() };
+    let setup = Setup { shards, units: 2, ..Setup::default() };
     let fleet = Arc::new(Fleet::with(setup, |builder| builder.ejection(rules)));
     for key in 0..members {
         fleet.scheduler.insert(fleet.resource(key)).expect("new");
@@ -75,7 +80,24 @@ fn eject_remove() {
     });
 }
 
-/// Its time is over: of two who come, one gets the probe.
+/// The same with a lock for each of the two: what orders them is the fences of `health::share` alone.
+#[test]
+fn eject_remove_two_shards() {
+    model_within(2, || {
+        let fleet = fleet_in(2, 2, 50);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fail(&fleet, 0))
+        };
+        fleet.scheduler.remove(&1).expect("a member");
+        other.join().expect("no panic");
+        share_holds(&fleet, 50);
+        assert_eq!(fleet.scheduler.ejected_by_rules(), 0, "half of one is none");
+        end(fleet);
+    });
+}
+
+/// Its time is over, one gets the probe.
 #[test]
 fn one_probe_for_two() {
     model_within(2, || {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, Token,
+    AcquireError, Backoff, Ejection, Outcome, Phase, Token,
     internals::sync::{
         Arc, Mutex, SplitMix64,
         atomic::{AtomicU32, Ordering},
@@ -28,7 +28,11 @@ struct Crew {
 impl Crew {
     /// A fleet with resources 0 to `members`.
     fn new(setup: Setup, members: u8) -> Self {
-        let fleet = Arc::new(Fleet::new(setup));
+        Crew::on(Fleet::new(setup), members)
+    }
+
+    fn on(fleet: Fleet, members: u8) -> Self {
+        let fleet = Arc::new(fleet);
         for key in 0..members {
             fleet.scheduler.insert(fleet.resource(key)).expect("new");
         }
@@ -165,6 +169,58 @@ fn cooling_while_leased() {
         let leases = fleet.scheduler.acquire_many(3).expect("every deadline has come");
         drop(leases);
         drop(fleet);
+        crew.finish(0);
+    });
+}
+
+/// Resources fail, are ejected, removed, readmitted by hand and by time: the share holds, places are counted, and all that are left come
+/// back, by one probe each.
+#[test]
+fn ejections_in_mid_flight() {
+    const OK: Outcome = Outcome::Ok { latency: Duration::from_nanos(1) };
+    const LONG: Duration = Duration::from_nanos(10);
+    scenario("ejections_in_mid_flight", || {
+        let rules = Ejection::default().consecutive_failures(1).max_share(50).jitter(0).ramp(Duration::ZERO);
+        let rules = rules.base(LONG).longest(LONG).without_place(Backoff::Fixed(LONG / 3));
+        let mut crew = Crew::on(Fleet::with(SHARDS, |builder| builder.ejection(rules)), 5);
+        for _ in 0..2 {
+            crew.hire(|fleet| {
+                for _ in 0..3 {
+                    if let Ok(lease) = fleet.scheduler.acquire() {
+                        lease.finish(Outcome::Failed);
+                    }
+                }
+            });
+        }
+        crew.hire(|fleet| {
+            for key in 0..2 {
+                let _ = fleet.scheduler.readmit(&key);
+                fleet.scheduler.remove(&key).expect("nobody else removes");
+            }
+        });
+        crew.hire(|fleet| {
+            for _ in 0..3 {
+                fleet.clock.advance(LONG / 2);
+                if let Ok(lease) = fleet.scheduler.acquire_where(|one| one.key > 1) {
+                    lease.finish(OK);
+                }
+            }
+        });
+        for thread in std::mem::take(&mut crew.threads) {
+            thread.join().expect("no panic");
+        }
+        let scheduler = &crew.fleet.scheduler;
+        let ejected = u64::from(scheduler.ejected_by_rules());
+        assert_eq!(scheduler.stats().reasons.ejected, ejected, "places are counted");
+        assert!(ejected <= 1, "half of three");
+        crew.fleet.clock.advance(2 * LONG);
+        for key in 2..5 {
+            let probes: Vec<_> = std::iter::from_fn(|| scheduler.acquire_key(&key).ok()).collect();
+            let is_probe = scheduler.resource_stats(&key).expect("remembered").phase == Phase::Probing;
+            assert_eq!(probes.len(), if is_probe { 1 } else { 2 });
+            probes.into_iter().for_each(|probe| probe.finish(OK));
+            assert_eq!(scheduler.resource_stats(&key).expect("remembered").phase, Phase::Healthy);
+        }
         crew.finish(0);
     });
 }

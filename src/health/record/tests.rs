@@ -1,8 +1,9 @@
 use super::*;
+use crate::health::Backoff;
 
 const OK: Outcome = Outcome::Ok { latency: Duration::from_millis(10) };
 const SECOND: u64 = 1_000_000_000;
-const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, out: 1 };
+const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, cools: false, out: 1 };
 
 fn report(outcome: Outcome, now: u64) -> Report {
     Report { outcome, now, cooldown: None, median: 10_000_000, draw: 0 }
@@ -167,6 +168,35 @@ fn without_a_place_it_stays() {
         || unreachable!(),
     );
     assert_eq!(verdict.eject, None);
+}
+
+#[test]
+fn without_a_place_it_rests_longer_each_time_until_it_is_well() {
+    let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+    let tell = |outcome, cools| {
+        let circumstances = Circumstances { cools, ..AS_USUAL };
+        record.judge(&report(outcome, 0), Some(&rules), circumstances, || false).cool
+    };
+    let rests = |times: u32| (0..times).map(|_| tell(Outcome::Failed, false).expect("it rests") / 1_000_000);
+    assert_eq!(rests(6).collect::<Vec<_>>(), [100, 200, 400, 800, 1_600, 2_000]);
+    assert_eq!(tell(Outcome::Failed, true), None, "it rests already");
+    assert_eq!(tell(OK, false), None);
+    assert_eq!(rests(1).collect::<Vec<_>>(), [100]);
+    let none = rules.without_place(Backoff::None);
+    assert_eq!(record.judge(&report(Outcome::Failed, 0), Some(&none), AS_USUAL, || false).cool, None);
+}
+
+#[test]
+fn on_the_ramp_every_outcome_rests() {
+    let (record, rules) = (Record::default(), Ejection::default());
+    assert_eq!((0..5).filter_map(|_| tell(&record, &rules, Outcome::Failed, 0).eject).count(), 1);
+    record.begin_probe(0);
+    assert!(tell(&record, &rules, OK, 40 * SECOND).ramps);
+    // A sixth of the ramp: five times the mean.
+    for outcome in [Outcome::Failed, Outcome::Cancelled, OK] {
+        let rest = tell(&record, &rules, outcome, 45 * SECOND).cool.expect("it rests");
+        assert_eq!(rest - 45 * SECOND, 50_000_000, "{outcome:?}");
+    }
 }
 
 #[test]

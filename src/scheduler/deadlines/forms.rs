@@ -48,11 +48,9 @@ impl<R: Resource> Core<R> {
 
     fn overdue(&self, limits: &Limits, now: u64) -> Vec<LeaseInfo<R::Key>> {
         // All of them first: keys are cloned, which is user code, and who panics then has taken nothing back that nobody hears of.
-        let described: Vec<_> = {
-            let guard = self.pin();
-            let due = self.tokens.recorded().filter(|out| out.terms.deadline <= now);
-            due.map(|out| (self.describe(&out, &guard, now), out)).collect()
-        };
+        let guard = self.pin();
+        let due = self.tokens.recorded().filter(|out| out.terms.deadline <= now);
+        let described: Vec<_> = due.map(|out| (self.describe(&out, &guard, now), out)).collect();
         let mut found = Vec::new();
         for (mut info, out) in described {
             if limits.revokes() {
@@ -61,7 +59,7 @@ impl<R: Resource> Core<R> {
                 }
                 info.revoked = true;
             } else if self.tokens.notice(&out) {
-                limits.saw_one();
+                self.tell_overdue(limits, self.node_of(&out, &guard), || self.tokens.is_out(&out));
             }
             found.push(info);
         }

@@ -81,20 +81,20 @@ pub struct Limits {
     overdue: Overdue,
     /// No lease is overdue, that is not known to be, before this moment. See the module header.
     next: CachePadded<AtomicU64>,
-    /// Leases that were found to be overdue.
+    /// By shard: leases that were found to be overdue.
     // Lint: `count` is std's own under loom, on purpose.
     #[allow(clippy::disallowed_types)]
-    seen: count::AtomicU64,
+    seen: Box<[count::AtomicU64]>,
 }
 
 impl Limits {
     #[allow(clippy::disallowed_types)]
-    pub fn new(max_hold: Duration, overdue: Overdue) -> Self {
+    pub fn new(max_hold: Duration, overdue: Overdue, shards: usize) -> Self {
         Limits {
             max_hold,
             overdue,
             next: CachePadded::new(AtomicU64::new(0)),
-            seen: count::AtomicU64::new(0),
+            seen: (0..shards).map(|_| count::AtomicU64::new(0)).collect(),
         }
     }
 
@@ -107,14 +107,14 @@ impl Limits {
         self.overdue == Overdue::Revoke
     }
 
-    /// How many leases were found to be overdue.
-    pub fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
+    /// How many leases on resources of one shard were found to be overdue.
+    pub fn seen(&self, shard: u32) -> u64 {
+        self.seen[shard as usize].load(Ordering::Relaxed)
     }
 
-    fn saw_one(&self) {
+    fn saw_one(&self, shard: u32) {
         // Relaxed: a count.
-        self.seen.fetch_add(1, Ordering::Relaxed);
+        self.seen[shard as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -197,8 +197,8 @@ impl<R: Resource> Core<R> {
             } else if limits.revokes() {
                 revoked += usize::from(self.revoke_overdue(limits, out));
             } else if self.tokens.notice(&out) {
-                limits.saw_one();
-                self.tell_overdue(self.node_of(&out, &guard));
+                let node = self.node_of(&out, &guard);
+                self.tell_overdue(limits, node, || self.tokens.is_out(&out));
             }
         }
         drop(guard);
@@ -215,9 +215,8 @@ impl<R: Resource> Core<R> {
         }
         // The unit is ours: it keeps node and value.
         if !out.is_noticed() {
-            limits.saw_one();
             // SAFETY: as above.
-            self.tell_overdue(unsafe { out.ticket.node.as_ref() });
+            self.tell_overdue(limits, unsafe { out.ticket.node.as_ref() }, || true);
         }
         // Whoever has come across it has nothing to do with that resource: a panic of its `priority` leaves the old rank, as in
         // `give_up`.
@@ -225,15 +224,18 @@ impl<R: Resource> Core<R> {
         true
     }
 
-    /// Makes an event of it, if anybody wants events.
-    fn tell_overdue(&self, node: &Node<R>) {
-        if self.hub.is_some() {
-            let mut locked = self.lock(self.home(node));
-            let state = node.state.load();
-            // Otherwise its memory may be on its way to be freed, and the pin for the event is too late.
-            if state.in_flight() > 0 || !state.is_removed() {
-                locked.emit(EventKind::Overdue, node, state);
-            }
+    /// Counts one that was found to be overdue, and makes an event of it, if anybody wants events; then neither, if it has come back before
+    /// the lock was taken: `Released` has been told, or is about to be, as if nobody had looked.
+    fn tell_overdue(&self, limits: &Limits, node: &Node<R>, is_out: impl FnOnce() -> bool) {
+        if self.hub.is_none() {
+            return limits.saw_one(node.home());
+        }
+        let mut locked = self.lock(self.home(node));
+        // Whoever ends a lease ends its entry first, and takes this lock then: while the entry is live, the unit is out, and so the node is
+        // not on its way to be freed, for which the pin for the event would be too late.
+        if is_out() {
+            limits.saw_one(node.home());
+            locked.emit(EventKind::Overdue, node, node.state.load());
         }
     }
 

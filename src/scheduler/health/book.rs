@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::PoisonError};
 
 use crate::{
+    node::Node,
     resource::Resource,
     scheduler::wait::Named,
     shard::NEVER,
@@ -78,6 +79,22 @@ impl<R: Resource> Book<R> {
         let ((moment, _, task), named) = first.remove_entry();
         self.publish(&due);
         Some((moment, named, task))
+    }
+
+    /// The least of `bound` and what `of` says of those in it, which is never before their own moments. Runs with the mutex held.
+    pub fn least(&self, bound: u64, of: impl Fn(&Node<R>) -> u64) -> u64 {
+        if self.earliest() >= bound {
+            return bound;
+        }
+        let due = self.lock();
+        let mut least = bound;
+        for (&(moment, ..), named) in due.iter() {
+            if moment >= least {
+                break;
+            }
+            least = least.min(of(named.node()));
+        }
+        least
     }
 
     /// Takes the first ejection out, due or not.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | the steps |
 //! | `book` | what is due when |
+//! | `coming` | when a resource comes back by itself; what "none" tells |
 //! | `forms` | the public surface |
 //!
 //! # Steps
@@ -22,12 +23,13 @@
 //! decide nothing: the probe is lent when all of them are back.
 //!
 //! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
-//! what is due, and whoever finds nothing eligible answers with it.
+//! what is due. Whoever finds nothing eligible asks for more than that: see `coming`.
 //!
 //! An entry that is in the book when its ejection is not any more (readmitted, or ejected, by hand; removed) is struck out, or found
 //! stale in P2: it knows the moment that its ejection was to end.
 
 mod book;
+mod coming;
 mod forms;
 
 use book::{Book, Task};
@@ -155,7 +157,8 @@ impl<R: Resource> Core<R> {
             // Relaxed: under the lock; read as an estimate.
             median.store(towards_median(median.load(Ordering::Relaxed), latency), Ordering::Relaxed);
         }
-        let circumstances = Circumstances { can_eject, has_one_unit, out: state.in_flight() };
+        let cools = state.is_held(Hold::Cooling);
+        let circumstances = Circumstances { can_eject, has_one_unit, cools, out: state.in_flight() };
         let take = || health.share.take(|| self.roster.members());
         let verdict = record.judge(report, health.rules.as_ref(), circumstances, take);
         if verdict.eject.is_some() {
@@ -230,7 +233,7 @@ impl<R: Resource> Core<R> {
         for _ in 0..super::core::THAW_AT_ONCE {
             let Some((moment, named, task)) = health.book.next(now) else { return };
             match task {
-                Task::Readmit => self.probe(health, moment, named),
+                Task::Readmit => self.probe(health, moment, named.node()),
                 Task::Ramp(began) => self.ramp(health, began, now, named),
             }
             // The entry's pin keeps the node until the end.
@@ -242,8 +245,7 @@ impl<R: Resource> Core<R> {
     }
 
     /// P2 and P3, but for the pin.
-    fn probe(&self, health: &Health<R>, moment: u64, named: Named<R>) {
-        let node = named.node();
+    fn probe(&self, health: &Health<R>, moment: u64, node: &Node<R>) {
         let Some(record) = node.record() else { return };
         let shard = self.home(node);
         let moved = {
@@ -283,7 +285,7 @@ impl<R: Resource> Core<R> {
         // Not asked first whether there are any: a count that was read before the fence of R2 may be one too old.
         while health.share.exceeds(|| self.roster.members()) {
             let Some((moment, named)) = health.book.first_ejection() else { return };
-            self.probe(health, moment, named);
+            self.probe(health, moment, named.node());
             let guard = self.pin();
             self.offer_node(named.node(), &guard);
             self.let_go(named);
@@ -314,6 +316,11 @@ impl<R: Resource> Core<R> {
     pub fn taken_over(&self, node: &Node<R>, until: u64) {
         let Some(health) = &self.health else { return };
         health.share.give_back();
+        self.strike(health, until, node);
+    }
+
+    /// Takes the end of an ejection out of the book, if it is there yet.
+    fn strike(&self, health: &Health<R>, until: u64, node: &Node<R>) {
         if let Some(named) = health.book.strike(until, Named::new(node)) {
             self.let_go(named);
         }
@@ -336,9 +343,9 @@ impl<R: Resource> Core<R> {
 /// P2 before the hold is cleared: one unit.
 fn begin_probe<R: Resource>(locked: &mut Locked<'_, R>, node: &Node<R>, record: &Record) {
     record.begin_probe(node.state.load().in_flight());
-    let limit = locked.details(node).limit;
-    if record.full_limit().is_none() && limit != 1 {
-        record.set_full_limit(Some(limit));
+    // Also if that is one: an update meanwhile may allow more, which then holds after the ramp and not before.
+    if record.full_limit().is_none() {
+        record.set_full_limit(Some(locked.details(node).limit));
     }
     locked.relimit(node, 1);
 }

@@ -215,6 +215,13 @@ impl<R: Resource> Tokens<R> {
         self.change_seen(out, out.word.notice())
     }
 
+    /// Whether the lease has not ended, and was not taken back, since it was looked at. For the holder of the lock of its home.
+    pub fn is_out(&self, out: &Out<R>) -> bool {
+        // Relaxed: whoever ends a lease takes that lock afterwards, to return the unit: if that was before, the lock shows us the end; if
+        // we miss it, the return is still to come.
+        self.entries.get(out.slot).is_some_and(|entry| out.word.is_same_lease(entry.load(Ordering::Relaxed)))
+    }
+
     /// One attempt from the word that was seen. A word does not come back while its lease is out: renewals are numbered.
     fn change_seen(&self, out: &Out<R>, to: Option<Word>) -> bool {
         let Some((entry, to)) = self.entries.get(out.slot).zip(to) else { return false };
