@@ -232,6 +232,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use super::HoldCounts;
     use crate::{Ejection, Entry, ManualClock, Outcome, Overdue, Reasons, Scheduler, Stats};
 
     /// All that shards keep. Without `..`: a new field has to be sorted in here.
@@ -272,6 +273,13 @@ mod tests {
             events_emitted,
             events_dropped,
             reasons,
+            holds:
+                HoldCounts {
+                    excluded: holds_excluded,
+                    cooling: holds_cooling,
+                    ejected: holds_ejected,
+                    draining: holds_draining,
+                },
         } = stats;
         let Reasons { at_capacity, cooling, ejected: is_ejected, draining, excluded: is_excluded, filtered } =
             reasons;
@@ -309,6 +317,10 @@ mod tests {
             draining,
             is_excluded,
             filtered,
+            holds_excluded,
+            holds_cooling,
+            holds_ejected,
+            holds_draining,
         ]
         .into_iter()
         .copied()
