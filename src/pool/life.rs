@@ -6,9 +6,10 @@
 use std::{io, thread::ThreadId};
 
 use super::{Metrics, core::Core, queue::JobQueue};
-#[cfg(not(any(loom, shuttle)))]
-use crate::node::quietly;
-use crate::sync::{Arc, barrier, current_thread, id_of, spawn, thread};
+use crate::{
+    node::quietly,
+    sync::{Arc, barrier, current_thread, id_of, spawn, thread},
+};
 
 /// The threads of a pool.
 #[derive(Default)]
@@ -92,28 +93,13 @@ pub fn start<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) -> io::Resul
     }
 }
 
-/// With this a clock comes to grief in a model. What else is wrong there must be told, not tried again.
-#[cfg(any(loom, shuttle))]
-pub struct Grief;
-
-#[cfg(any(loom, shuttle))]
-fn grieved<R>(f: impl FnOnce() -> R) -> Option<R> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)) {
-        Ok(done) => Some(done),
-        Err(panic) if panic.is::<Grief>() => None,
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
 /// A worker's thread, from its first step to its last.
 fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
     super::pinning::pin(core.pinned, me);
     // Of user code only the clock can unwind to here; what else would is a fault of ours. It costs neither a worker nor what it has taken.
     let dismissed = loop {
-        #[cfg(not(any(loom, shuttle)))]
-        let ended = quietly(|| core.work(me));
-        #[cfg(any(loom, shuttle))]
-        let ended = grieved(|| core.work(me));
+        // In a model, what is wrong must be told, not tried again.
+        let ended = if cfg!(any(loom, shuttle)) { Some(core.work(me)) } else { quietly(|| core.work(me)) };
         if let Some(dismissed) = ended {
             break dismissed;
         }

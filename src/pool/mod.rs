@@ -105,7 +105,7 @@ pub use task::{Task, TaskHandle};
 #[doc(hidden)]
 pub(crate) mod inner {
     #[cfg(any(loom, shuttle))]
-    pub use super::{keeper::Memory, life::Grief};
+    pub use super::keeper::Memory;
     pub use super::{
         room::{Room, Waiter},
         tray::{Hand, Next, Tray},

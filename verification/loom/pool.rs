@@ -321,13 +321,7 @@ fn tray(jobs: u32, thief: bool, end: bool) {
         let tray = Arc::new(Tray::<Box<u32>>::new(3));
         let thief = thief.then(|| {
             let tray = Arc::clone(&tray);
-            spawn(move || {
-                let own = Tray::new(3);
-                let mut hand = own.hand().expect("nobody has it");
-                assert!(hand.begin() == Next::Fill && hand.fill());
-                hand.steal(&tray);
-                everything(&mut hand)
-            })
+            spawn(move || steal(&tray))
         });
         let end = end.then(|| {
             let tray = Arc::clone(&tray);
@@ -361,10 +355,24 @@ fn tray(jobs: u32, thief: bool, end: bool) {
     });
 }
 
+/// Takes from a tray to one of its own, and runs what it has taken.
+fn steal(victim: &Tray<Box<u32>>) -> Vec<u32> {
+    let own = Tray::new(3);
+    let mut hand = own.hand().expect("nobody has it");
+    assert!(hand.begin() == Next::Fill && hand.fill());
+    hand.steal(victim);
+    everything(&mut hand)
+}
+
 /// Publishes what was put on the tray, and runs what comes.
 fn everything(hand: &mut Hand<'_, Box<u32>>) -> Vec<u32> {
+    let next = hand.filled();
+    run_from(hand, next)
+}
+
+/// Runs what comes.
+fn run_from(hand: &mut Hand<'_, Box<u32>>, mut next: Next) -> Vec<u32> {
     let mut all = Vec::new();
-    let mut next = hand.filled();
     while next == Next::Run {
         hand.run(|job| all.push(**job));
         next = hand.begin();
@@ -380,6 +388,30 @@ fn tray_steal() {
 #[test]
 fn tray_steal_some() {
     tray(3, true, false);
+}
+
+/// A worker dies with a job that it has begun and not run; the next one of its number goes on there, beside a thief.
+#[test]
+fn tray_steal_from_one_that_dies() {
+    model_within(3, || {
+        let tray = Arc::new(Tray::<Box<u32>>::new(3));
+        let thief = {
+            let tray = Arc::clone(&tray);
+            spawn(move || steal(&tray))
+        };
+        let mut hand = tray.hand().expect("nobody has it");
+        assert!(hand.begin() == Next::Fill && hand.fill());
+        (0..3).for_each(|job| hand.put(Box::new(job)));
+        assert_eq!(hand.filled(), Next::Run);
+        drop(hand);
+        let mut hand = tray.hand().expect("it was let go");
+        let next = hand.begin();
+        let mut all = run_from(&mut hand, next);
+        drop(hand);
+        all.extend(thief.join().expect("no panic"));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+    });
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The worker pool under random schedules: submitters of all kinds, two or three workers, or as many as the keeper finds right, cancellations,
-//! panics, workers that come to grief, and each way to end.
+//! panics, and each way to end.
 
 use std::{
     future::Future,
@@ -9,9 +9,9 @@ use std::{
 };
 
 use leasehold::{
-    Clock, ManualClock, SplitMix64, Timestamp,
+    ManualClock, SplitMix64,
     internals::{
-        pool::{Grief, Memory},
+        pool::Memory,
         sync::{
             Arc,
             atomic::{AtomicUsize, Ordering::SeqCst},
@@ -268,45 +268,4 @@ fn pool_scales() {
     if std::env::var_os("SHUTTLE_REPLAY").is_none() {
         assert!(SCALED.iter().all(|sum| sum.load(SeqCst) > 0), "workers came and went: {SCALED:?}");
     }
-}
-
-/// A clock by which workers come to grief, now and then.
-struct Grieves(Arc<ManualClock>, Arc<AtomicUsize>);
-
-impl Clock for Grieves {
-    fn now(&self) -> Timestamp {
-        if self.1.load(SeqCst) > 0 && thread_rng().gen_range(0..3) == 0 {
-            self.1.fetch_sub(1, SeqCst);
-            std::panic::resume_unwind(Box::new(Grief));
-        }
-        self.0.now()
-    }
-}
-
-/// A worker that comes to grief begins anew, and is as good as any other one.
-#[test]
-fn pool_worker_dies() {
-    scenario("pool_worker_dies", || {
-        let book = Arc::new(Book::default());
-        let left = Arc::new(AtomicUsize::new(3));
-        let clock = Grieves(Arc::new(ManualClock::new()), Arc::clone(&left));
-        let builder = Pool::builder().workers(2).capacity(2).segment_slots(2).clock(clock);
-        let pool = Arc::new(builder.build().expect("in range"));
-        let others = {
-            let (pool, book) = (Arc::clone(&pool), Arc::clone(&book));
-            thread::spawn(move || (0..3).for_each(|_| pool.submit(job(&book, 9)).expect("open")))
-        };
-        for _ in 0..3 {
-            let (job, handle) = job(&book, 9).with_handle();
-            pool.submit(job).expect("open");
-            assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
-        }
-        others.join().expect("no panic");
-        assert_eq!(pool.stats().workers, 2);
-        // The end has a time of its own, which must come.
-        left.store(0, SeqCst);
-        assert!(pool.shutdown(Duration::MAX).is_complete());
-        drop(pool);
-        settled(&book, 6, 0);
-    });
 }
