@@ -198,7 +198,9 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         self
     }
 
-    /// Sets the clock, which is read if times are taken, when a worker lies down, and by the keeper.
+    /// Sets the clock, which is read if times are taken, when a worker lies down, and by the keeper. The limits of
+    /// [`shutdown`](Pool::shutdown) and [`submit_timeout`](Pool::submit_timeout) are of its time too: by a clock that stands still they never
+    /// come.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self

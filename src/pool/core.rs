@@ -18,6 +18,7 @@ use crate::{
     sync::{
         CachePadded, Clock, Condvar, Mutex, MutexGuard, Timestamp,
         atomic::{AtomicBool, AtomicU32, Ordering},
+        barrier,
         count::AtomicU64,
     },
 };
@@ -123,15 +124,29 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// N3 and N4 of `beds`, after something has come into the queue, whose push is N1 and N2.
+    /// N3 and N4 of `beds`, or K2 to K4 of `keeper`, after something has come into the queue, whose push is N1 and N2, or K1.
     #[inline]
     pub fn arrived(&self) {
         let count = self.beds.count();
-        if count.asleep > 0 {
-            if count.asleep == count.workers || self.pace.is_long() {
-                self.beds.wake_one();
+        if count.asleep > 0 && (count.asleep == count.workers || self.pace.is_long()) && self.beds.wake_one()
+        {
+            return;
+        }
+        // Whoever is awake comes soon; or he is in a job that will turn out long, and then this one must not wait for it while others sleep, or
+        // could be started.
+        if count.asleep > 0 || self.scaling.may_grow(count.workers) {
+            if let Waiting::Priority(_) = self.queue {
+                // K2; in the other queue it is P6.
+                barrier::light();
             }
-        } else if self.scaling.may_grow(count.workers) {
+            self.call_keeper();
+        }
+    }
+
+    /// K3 and K4 of `keeper`. Where there can be but one worker there is nobody to be called.
+    #[inline]
+    pub fn call_keeper(&self) {
+        if self.scaling.most > 1 {
             self.keeper.call();
         }
     }
@@ -178,6 +193,15 @@ macro_rules! each {
 }
 
 impl<J: Send + 'static> Waiting<J> {
+    /// Keeps what the queue's reclaimer frees, which may be anything of this process, from being freed by a pop, until it is dropped.
+    #[inline]
+    pub fn section(&self) -> Option<impl Sized> {
+        match self {
+            Waiting::Fifo(queue) => Some(queue.section()),
+            Waiting::Priority(_) => None,
+        }
+    }
+
     /// Takes at most `max` jobs out, which are given to `into`; answers how many.
     #[inline]
     pub fn pop_into(&self, max: usize, into: impl FnMut(J)) -> usize {

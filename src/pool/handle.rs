@@ -20,8 +20,17 @@ use crate::{
 pub struct Finished<T> {
     /// How.
     pub ending: Ending,
-    /// What it was about; none only if whoever got the job back has taken it out.
+    /// What it was about; none only if whoever got the job back has taken it out, or has made another handle of it.
     pub payload: Option<T>,
+}
+
+impl<T> Finished<T> {
+    /// Drops it where nobody is interested in a panic: one by one, for a second panic on the way from a first one would end the process.
+    fn discard(self) {
+        let Finished { ending, payload } = self;
+        let _ = quietly(|| drop(payload));
+        let _ = quietly(|| drop(ending));
+    }
 }
 
 impl<T> fmt::Debug for Finished<T> {
@@ -60,12 +69,12 @@ impl<T> Cell<T> {
         let waker = state.waker.take();
         drop(state);
         self.ended.notify_one();
-        let _ = quietly(|| {
-            drop(unheard);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        });
+        if let Some(unheard) = unheard {
+            unheard.discard();
+        }
+        if let Some(waker) = waker {
+            let _ = quietly(|| waker.wake());
+        }
     }
 }
 
@@ -157,9 +166,12 @@ impl<T> Drop for JobHandle<T> {
     fn drop(&mut self) {
         let mut state = self.cell.state();
         state.abandoned = true;
-        let left = (state.finished.take(), state.waker.take());
+        let (finished, waker) = (state.finished.take(), state.waker.take());
         drop(state);
-        let _ = quietly(|| drop(left));
+        if let Some(finished) = finished {
+            finished.discard();
+        }
+        let _ = quietly(|| drop(waker));
     }
 }
 

@@ -205,9 +205,16 @@ impl<T> Job<T> {
     }
 
     /// The job, and a handle by which its end can be awaited. One allocation.
+    ///
+    /// A job has one handle: one that was made before is told that the job was dropped.
     pub fn with_handle(self) -> (Self, JobHandle<T>) {
         let (cell, handle) = handle::pair();
-        (self.with(|body| body.handle = Some(cell)), handle)
+        let mut replaced = None;
+        let job = self.with(|body| replaced = body.handle.replace(cell));
+        if let Some(replaced) = replaced {
+            replaced.finish(Finished { ending: Ending::Dropped, payload: None });
+        }
+        (job, handle)
     }
 
     /// How urgent it is.

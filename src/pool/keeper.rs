@@ -9,7 +9,7 @@
 //!     K1  it is in the queue, or on a tray; or it sleeps
 //!         beside a tray, or as one too many L1  sleep until called, or until an idle worker is due
 //!     K2  a barrier                                      L2  look: wake one, grow, shrink
-//!     K3  on duty? done                                  L3  nothing waits: off duty
+//!     K3  on duty? done                                  L3  nothing waits, nothing has moved: off duty
 //!     K4  on duty, by a swap; under the mutex: call      L4  heavy barrier
 //!                                                        L5  look again; something waits: on duty, L1 for a millisecond
 //! ```
@@ -17,16 +17,19 @@
 //! **Nothing is overlooked.** K2 and L4 are a full fence on both sides: either K3 sees that the keeper is off duty, or L5 sees
 //! what was left.
 //!
+//! **Nobody calls often.** While jobs come and go the keeper stays on duty, though nothing may wait at the moment at which it looks. So a call is
+//! a load, but for the first one after a pause, and a job that comes after a long one has begun is seen to a millisecond or two later.
+//!
 //! # How many workers
 //!
-//! One more, and a quarter of those there are, if the queue is fuller than a share of its capacity, or if what was in it at some moment has
-//! not been taken after a while; not again before some time has passed. One less, when it has slept for long: sleeping is the
+//! One more, or a quarter of those there are, if the queue is fuller than a share of its capacity, or if what waited at some moment, in it or on
+//! a tray, has not been begun after a while; not again before some time has passed. One less, when it has slept for long: sleeping is the
 //! only idleness there is, so a long job is none. Only the keeper decides, so there are never fewer than the least or more than
 //! the most.
 
 use std::time::Duration;
 
-use super::{Metrics, core::Core, life, queue::JobQueue};
+use super::{Metrics, core::Core, life, queue::JobQueue, tray::Tray};
 use crate::sync::{
     Arc, CachePadded, Condvar, Mutex, MutexGuard, Timestamp,
     atomic::{AtomicBool, Ordering},
@@ -82,6 +85,8 @@ pub struct Memory {
     /// At some moment so many jobs had been accepted.
     mark: Option<(u64, Timestamp)>,
     grown: Option<Timestamp>,
+    /// Between the last two looks something was taken, or ended.
+    moved: bool,
 }
 
 impl Keeper {
@@ -114,19 +119,22 @@ impl Keeper {
 
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// Whether something waits to be begun.
-    fn something_waits(&self) -> bool {
+    pub fn something_waits(&self) -> bool {
         !self.queue.is_empty() || self.trays.iter().any(|tray| tray.waiting() > 0)
     }
 
     /// Whether what waits, in the queue or on a tray, has not moved since the last look.
     fn is_stuck(&self, memory: &mut Memory) -> bool {
         let passed = std::mem::replace(&mut memory.passed, self.queue.passed());
-        let mut stuck = passed == memory.passed && !self.queue.is_empty();
+        memory.moved = passed != memory.passed;
+        let mut stuck = !memory.moved && !self.queue.is_empty();
         memory.ended.resize(self.trays.len(), 0);
         let trays = self.trays.iter().zip(&self.tallies).zip(&mut memory.ended);
         for (worker, ((tray, tally), before)) in trays.enumerate() {
             let ended = tally.ended();
-            if ended == std::mem::replace(before, ended) && tray.waiting() > 0 {
+            if ended != std::mem::replace(before, ended) {
+                memory.moved = true;
+            } else if tray.waiting() > 0 {
                 self.held_up.tell(worker);
                 stuck = true;
             }
@@ -176,7 +184,7 @@ pub fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
             }
         }
         due = look(core, &mut memory);
-        on_duty = core.something_waits();
+        on_duty = memory.moved || core.something_waits();
         if !on_duty {
             // L3 to L5.
             core.keeper.on_duty.store(false, Ordering::Relaxed);
@@ -191,13 +199,25 @@ pub fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
     }
 }
 
+/// A model has no time, so it looks when it likes; see `Builder::build`.
+#[cfg(any(loom, shuttle))]
+impl<T: Send + 'static, M: Metrics> super::Pool<T, M> {
+    /// L2.
+    #[doc(hidden)]
+    pub fn look(&self, memory: &mut Memory) {
+        look(&self.core, memory);
+    }
+}
+
 /// L2. When it should look again for the sake of those who idle.
 pub fn look<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory) -> Option<Duration> {
     let now = core.clock.now();
+    // Each time, so that it is told of each tray how it was one look before.
+    let stuck = core.is_stuck(memory);
     if core.something_waits() {
         if core.beds.count().asleep == 0 {
             grow(core, memory, now);
-        } else if core.is_stuck(memory) {
+        } else if stuck {
             core.beds.wake_one();
         }
     }
@@ -209,15 +229,19 @@ fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
     if !core.scaling.may_grow(count.workers) {
         return;
     }
-    let (waiting, passed) = (core.queue.len(), core.queue.passed());
+    let (in_queue, passed) = (core.queue.len(), core.queue.passed());
     let too_full = core
         .queue
         .capacity()
-        .is_some_and(|capacity| waiting as f64 >= core.scaling.utilisation * capacity as f64);
+        .is_some_and(|capacity| in_queue as f64 >= core.scaling.utilisation * capacity as f64);
+    // What lies on trays is not begun.
+    let on_trays: usize = core.trays.iter().map(Tray::waiting).sum();
+    let begun = passed.saturating_sub(on_trays as u64);
+    let accepted = passed + in_queue as u64;
     // What was there at the mark has all been begun: a new mark, behind what is there now.
-    let (mark, since) = *memory.mark.get_or_insert((passed + waiting as u64, now));
-    let too_slow = if passed >= mark {
-        memory.mark = Some((passed + waiting as u64, now));
+    let (mark, since) = *memory.mark.get_or_insert((accepted, now));
+    let too_slow = if begun >= mark {
+        memory.mark = Some((accepted, now));
         false
     } else {
         now.saturating_since(since) >= core.scaling.delay

@@ -18,6 +18,8 @@ pub struct Life {
     pub threads: Vec<Option<Thread>>,
     /// How many workers have begun and not ended.
     pub alive: usize,
+    /// How many jobs are in a shutdown of their own pool.
+    pub inside: usize,
     /// Threads that have ended, to be joined.
     pub ended: Vec<thread::JoinHandle<()>>,
     /// The keeper's thread.
@@ -49,10 +51,10 @@ impl Life {
         Life { threads: (0..most).map(|_| None).collect(), ..Life::default() }
     }
 
-    /// Whether the running thread is a worker.
-    pub fn is_worker(&self) -> bool {
-        let own = current_thread();
-        own.is_some() && self.threads.iter().flatten().any(|thread| thread.id == own)
+    /// The number of the worker that the running thread is, if it is one.
+    pub fn own(&self) -> Option<usize> {
+        let own = current_thread()?;
+        self.threads.iter().position(|thread| thread.as_ref().is_some_and(|thread| thread.id == Some(own)))
     }
 
     /// Takes the threads that have ended.
@@ -94,7 +96,7 @@ pub fn start<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) -> io::Resul
 /// A worker's thread, from its first step to its last.
 fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
     super::pinning::pin(core.pinned, me);
-    // User code cannot unwind to here; what would is a fault of ours, and costs a batch, not a worker.
+    // Of user code only the clock can unwind to here; what else would is a fault of ours. It costs neither a worker nor what it has taken.
     let dismissed = loop {
         // In a model, what is wrong must be told, not tried again.
         let ended = if cfg!(any(loom, shuttle)) { Some(core.work(me)) } else { quietly(|| core.work(me)) };

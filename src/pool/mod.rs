@@ -50,7 +50,7 @@
 //!   for about a millisecond, if a worker is idle.
 //! * **Idle is idle.** No thread of a pool wakes up while there is nothing to do.
 //! * **Panics stay where they are.** Those of jobs, cleanups, handlers, payloads' `Drop`, metrics and wakers stop in the pool; the worker
-//!   goes on.
+//!   goes on. A worker whose clock panics begins anew, with what it had taken.
 //! * **Shutdown tells the truth**: see [`Pool::shutdown`].
 //!
 //! # Limitations
@@ -104,6 +104,8 @@ pub use task::{Task, TaskHandle};
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub(crate) mod inner {
+    #[cfg(any(loom, shuttle))]
+    pub use super::keeper::Memory;
     pub use super::{
         room::{Room, Waiter},
         tray::{Hand, Next, Tray},

@@ -3,8 +3,11 @@
 //! ```text
 //!     D1  close the queue: what was accepted is in it, nothing else comes in
 //!     D2  wake all who sleep, and all who wait for room
-//!     D3  wait until the last worker has ended: workers end when the queue is closed, and nothing is left
-//!     D4  out of time: revoke every tray (`tray`, R1), then empty the queue: that is what was not run
+//!     D3  wait until the last worker has ended: workers end when the queue is closed, and nothing is left. Those whose
+//!         jobs are in a shutdown too are not waited for by such a job
+//!     D4  out of time, or nobody is left who would run what is left: revoke every tray (`tray`, R1), then empty the
+//!         queue: that is what was not run
+//!     D5  how many were handed back, after whoever is at D4 has said so
 //! ```
 //!
 //! A submission that runs at the same time as D1 is accepted before it, and its job is run, or handed back by D4; or it is refused, and
@@ -12,7 +15,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Metrics, Pool, core::Core, job::Job, queue::JobQueue};
+use super::{Metrics, Pool, core::Core, job::Job, life::Life, queue::JobQueue};
 use crate::{
     node::quietly,
     sync::{atomic::Ordering, wait_for},
@@ -25,12 +28,16 @@ pub struct Shutdown<T> {
     pub unrun: Vec<Job<T>>,
     /// How many jobs were handed back to this caller and to others, all in all.
     pub handed_back: usize,
-    /// How many jobs were running when time was up.
+    /// How many workers were in a job when time was up, the caller's own not counted. One that had just ended its last job may be among them.
     pub still_running: usize,
 }
 
 impl<T> Shutdown<T> {
-    /// Whether all that was accepted has been run, and every worker has ended.
+    /// Whether nothing was handed back, to anybody, and no job was running when time was up: all that was accepted has ended, run or
+    /// cancelled.
+    ///
+    /// Not that every thread has ended: one that had nothing to do any more when time was up may be about to. And `false` does not mean that a
+    /// job is running: see [`still_running`](Self::still_running).
     pub fn is_complete(&self) -> bool {
         self.handed_back == 0 && self.still_running == 0
     }
@@ -57,10 +64,11 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     pub fn revoke(&self) -> (Vec<Job<T>>, usize) {
         // Relaxed: a request that publishes nothing.
         self.stopping.store(true, Ordering::Relaxed);
+        let own = self.life().own();
         let mut unrun = Vec::new();
         let mut running = 0;
-        for tray in &self.trays {
-            running += usize::from(tray.revoke(&mut unrun));
+        for (worker, tray) in self.trays.iter().enumerate() {
+            running += usize::from(tray.revoke(&mut unrun, own == Some(worker)));
         }
         // No worker takes anything any more.
         let mut rest = std::collections::VecDeque::new();
@@ -71,14 +79,51 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 }
 
+/// One who is in a shutdown.
+struct Inside<'a, T: Send + 'static, M: Metrics> {
+    core: &'a Core<T, M>,
+    /// It is a job of the pool itself.
+    is_job: bool,
+}
+
+impl<'a, T: Send + 'static, M: Metrics> Inside<'a, T, M> {
+    fn new(core: &'a Core<T, M>) -> Self {
+        let mut life = core.life();
+        let is_job = life.own().is_some();
+        if is_job {
+            life.inside += 1;
+            drop(life);
+            // Other jobs that wait here wait for one less.
+            core.ended.notify_all();
+        }
+        Inside { core, is_job }
+    }
+
+    /// Whether a worker is there that will end by itself.
+    fn waits_for(&self, life: &Life) -> bool {
+        life.alive > if self.is_job { life.inside } else { 0 }
+    }
+}
+
+impl<T: Send + 'static, M: Metrics> Drop for Inside<'_, T, M> {
+    fn drop(&mut self) {
+        if self.is_job {
+            self.core.life().inside -= 1;
+        }
+    }
+}
+
 impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// Takes no more jobs, runs those that are in, and waits until every worker has ended; for `limit` at most.
     ///
     /// When time is up, no further job is begun, those that were not are handed back, and those that run are told so
     /// ([`Context::is_cancelled`](super::Context::is_cancelled)); they are not waited for, and their threads end with them.
     ///
-    /// May be called by several threads, and again: all are told the truth, each job is handed back to one of them. Called by
-    /// a job of this pool it does not wait for that one. [`Duration::MAX`] sets no limit.
+    /// May be called by several threads, and again: all are told the truth, each job is handed back to one of them. [`Duration::MAX`] sets no
+    /// limit.
+    ///
+    /// Called by a job of this pool it waits neither for that one nor for others that are in a call of this. If no worker is left beside these,
+    /// time is up: what has not begun is handed back.
     ///
     /// *Blocking*, on the jobs.
     ///
@@ -99,22 +144,28 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         let core = &*self.core;
         core.begin_to_end();
         let until = core.clock.now().saturating_add(limit);
+        let inside = Inside::new(core);
         let mut life = core.life();
-        let own = usize::from(life.is_worker());
-        while life.alive > own {
+        while inside.waits_for(&life) {
+            drop(life);
+            // User code.
             let left = until.saturating_since(core.clock.now());
-            if left.is_zero() {
+            life = core.life();
+            if left.is_zero() || !inside.waits_for(&life) {
                 break;
             }
             let limit = (limit != Duration::MAX).then_some(left);
             life = wait_for(&core.ended, life, limit);
         }
-        let out_of_time = life.alive > own;
+        let out_of_time = inside.waits_for(&life);
         let ended = life.take_ended();
         drop(life);
         core.keeper.end();
         let (mut unrun, mut still_running) = (Vec::new(), 0);
-        if out_of_time {
+        // Or nobody is left who would run what is left: the caller is a job.
+        if out_of_time || core.something_waits() {
+            // User code, what the reclaimer frees, comes after the turn.
+            let _section = core.queue.section();
             let _turn = core.revoking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let (jobs, running) = core.revoke();
             (unrun, still_running) = (jobs, running);
@@ -130,7 +181,10 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         if let Some(keeper) = keeper {
             let _ = keeper.join();
         }
+        // D5. Whoever has ended the workers that we have waited for holds it until it has counted what it was given.
+        let turn = core.revoking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let handed_back = core.life().handed_back;
+        drop(turn);
         Shutdown { unrun, handed_back, still_running }
     }
 }

@@ -146,7 +146,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    self.room.leave(&waiter, true);
+                    self.room.leave(&waiter, other.is_ok());
                     return other;
                 }
             };
@@ -160,7 +160,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    self.room.leave(&waiter, true);
+                    self.room.leave(&waiter, other.is_ok());
                     return other;
                 }
             };
@@ -203,7 +203,10 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
 
     /// Submits a job, waiting for room if there is none.
     ///
-    /// *Blocking*, on the workers. Those who wait are let in in order, but a newcomer may be faster.
+    /// *Blocking*, on the workers. Those who wait are let in in order, but a newcomer may be faster. Each wait allocates once.
+    ///
+    /// A job that submits to its own pool in this way holds a worker while it waits; if all workers do, it is for ever. Such a job takes
+    /// [`try_submit`](Self::try_submit) or [`submit_timeout`](Self::submit_timeout).
     ///
     /// # Errors
     /// The job, if the pool is closed, now or while it waits, or if the job was cancelled.
@@ -212,7 +215,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         self.core.submit(job, None)
     }
 
-    /// As [`submit`](Self::submit), for so long at most.
+    /// As [`submit`](Self::submit), for so long at most, by the pool's [clock](super::Builder::clock).
     ///
     /// # Errors
     /// As `submit`, or if there was no room in time.
@@ -228,13 +231,15 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         SubmitFuture::new(&self.core, job)
     }
 
-    /// Submits jobs from the front of `jobs` until none is left or one is refused, and wakes workers once. Those that were not accepted
-    /// are still there, the refused one first.
+    /// Submits jobs from the front of `jobs` until none is left or one is refused, as by [`try_submit`](Self::try_submit), and wakes workers
+    /// once. Those that were not accepted are still there, the refused one first.
     ///
     /// # Errors
     /// Why not all were accepted. One refusal is counted.
     pub fn try_submit_many(&self, jobs: &mut VecDeque<Job<T>>) -> Result<(), RejectReason> {
         let core = &*self.core;
+        let cancelled = jobs.iter().position(Job::is_cancelled);
+        let rest = cancelled.map(|at| jobs.split_off(at));
         let before = jobs.len();
         let mut refusal = None;
         match &core.queue {
@@ -260,11 +265,16 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             core.arrived();
             core.tell(|metrics| metrics.accepted(accepted));
         }
-        match refusal {
+        let mut reason = refusal.map(RejectReason::from);
+        if let Some(mut rest) = rest {
+            jobs.append(&mut rest);
+            reason = reason.or(Some(RejectReason::Cancelled));
+        }
+        match reason {
             None => Ok(()),
-            Some(refusal) => {
-                core.reject(refusal.into());
-                Err(refusal.into())
+            Some(reason) => {
+                core.reject(reason);
+                Err(reason)
             }
         }
     }
@@ -320,23 +330,23 @@ impl<T: Send + 'static, M: Metrics> Future for SubmitFuture<'_, T, M> {
         // W1, at first, and again each time it was rung.
         let submitted = this.attempt();
         if let Some(waiter) = this.waiter.take() {
-            this.core.room.leave(&waiter, true);
+            // One that is refused, because it was cancelled meanwhile, leaves its place to the next.
+            this.core.room.leave(&waiter, !matches!(submitted, Poll::Ready(Err(_))));
         }
         if submitted.is_ready() {
             return submitted;
         }
-        let (waiter, ordered) = this.core.room.wait(Some(context.waker().clone()));
+        // Whether it is ordered does not matter: a pop that did not see us was followed by others, or by its worker's B2 and B3, which rings
+        // too; that one and W3 have a fence of their own, whatever the kernel says. To wake ourselves would be to be polled again at once,
+        // without end where a waker polls there and then (`lease`).
+        let (waiter, _ordered) = this.core.room.wait(Some(context.waker().clone()));
         // W4.
         let submitted = this.attempt();
-        if submitted.is_ready() {
-            this.core.room.leave(&waiter, true);
-            return submitted;
+        if let Poll::Ready(submitted) = submitted {
+            this.core.room.leave(&waiter, submitted.is_ok());
+            return Poll::Ready(submitted);
         }
         this.waiter = Some(waiter);
-        if !ordered {
-            // Nothing says that a worker has seen us: look again.
-            context.waker().wake_by_ref();
-        }
         Poll::Pending
     }
 }

@@ -30,10 +30,16 @@ impl Task {
 
     /// A job that calls `body`.
     pub fn job(body: impl FnOnce(&Context<'_>) -> Result<(), Failure> + Send + 'static) -> Job<Task> {
-        Job::new(Task::new(body), |task, context| match task.0.take() {
+        Task(Some(Box::new(body))).into_job()
+    }
+
+    /// What the closure holds, be it a lease, is let go when the job has ended, though nobody has asked its handle yet.
+    fn into_job(self) -> Job<Task> {
+        let job = Job::new(self, |task, context| match task.0.take() {
             Some(body) => body(context),
             None => Ok(()),
-        })
+        });
+        job.cleanup(|task, _| drop(task.0.take()))
     }
 }
 
@@ -44,11 +50,7 @@ impl Task {
     /// A job whose closure comes later, or never; the handle of its result, and where that belongs.
     pub(super) fn unset<R>() -> (Job<Task>, TaskHandle<R>, Slot<R>) {
         let result = Arc::new(Mutex::new(None));
-        let job = Job::new(Task(None), |task, context| match task.0.take() {
-            Some(body) => body(context),
-            None => Ok(()),
-        });
-        let (job, handle) = job.with_handle();
+        let (job, handle) = Task(None).into_job().with_handle();
         (job, TaskHandle { result: Arc::clone(&result), handle }, result)
     }
 

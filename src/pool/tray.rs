@@ -19,10 +19,11 @@
 //!     T2  light barrier                                 S2  heavy barrier
 //!     T3  front <= back: the job before it is begun     S3  read front; back := front, if that is higher
 //!     T4  otherwise lock: a job before `back` after     S4  what is from there to the old back is the thief's
-//!         all: as T3; none: FILLING
-//!     T5  take a batch elsewhere into the slots
-//!     T6  lock: WORKING, front := 0, back := so many;
-//!         then T1
+//!         all: as T3; none: RESTING
+//!     T5  lock: FILLING; take a batch elsewhere into
+//!         the slots
+//!     T6  lock: WORKING, front := 1, back := so many:
+//!         the first is begun; nothing: RESTING
 //! ```
 //!
 //! **Each job has one taker.** T2 and S2 are a full fence on both sides (`sync::barrier`). If T2 comes first, S3 reads the worker's
@@ -30,9 +31,17 @@
 //! the lock, where T4 finds what S3 has left. So a worker begins a job with a store and a load of its own lines, and a thief, who comes seldom,
 //! pays for both with a system call; it comes only if the worker seems to be held up (`worker`).
 //!
-//! **The end** (R1) is a thief that takes everything and leaves the tray `revoked`: from then on T4 and T6 begin nothing. A job that is
+//! **The end** (R1) is a thief that takes everything and leaves the tray `revoked`: from then on T4, T5 and T6 begin nothing. A job that is
 //! before `front` at S3 has begun, or is about to: it counts as running. While the worker is FILLING, jobs are on their way to the tray, and
-//! R1 looks again: it lasts as long as a pop, in which no user code runs.
+//! R1 looks again: it lasts as long as a pop, in which no user code runs: wakers, clocks and what a reclaimer frees come after T6, while the
+//! tray is WORKING or RESTING. So whoever runs such code, and what that code waits for, can end the pool. A worker that ends it between T5 and
+//! T6 all the same does not wait for itself.
+//!
+//! While the tray is RESTING its worker begins nothing before it has had the lock, so whoever has it needs no S2.
+//!
+//! **The lock** is held over S2, a system call of some microseconds, although a spinlock is meant for tens of nanoseconds. Of those who may
+//! wait for it, other thieves do not: they go elsewhere (`try_lock`). The worker comes to it at T4, when it has run all that it is left, and what it
+//! would find there is what is being decided; it spins, yields, and at last sleeps. R1 comes once in a pool's life.
 //!
 //! # Who may touch a slot
 //!
@@ -93,7 +102,7 @@ unsafe impl<J: Send> Sync for Tray<J> {}
 pub enum Next {
     /// A job, begun: [`Hand::run`].
     Run,
-    /// Nothing: [`put`](Hand::put) on it what is found elsewhere, and say when it is [`filled`](Hand::filled), be it with nothing.
+    /// Nothing: [`fill`](Hand::fill) it with what is found elsewhere.
     Fill,
     /// Nothing is begun any more.
     Revoked,
@@ -152,7 +161,7 @@ impl<J> Tray<J> {
 
     /// S1 to S4, under the lock: leaves the first `share`-th part, or nothing for 0. Answers the slots that are the caller's, unless
     /// nothing is ordered.
-    fn take(&self, share: usize) -> Option<std::ops::Range<usize>> {
+    fn take(&self, state: State, share: usize) -> Option<std::ops::Range<usize>> {
         // Relaxed, here and below: the lock orders `back` among those who change it; S2 orders it with the worker.
         let old = self.shared.back.load(Ordering::Relaxed);
         // An old `front` makes it look more, never less.
@@ -162,7 +171,7 @@ impl<J> Tray<J> {
         }
         let lower = old - waiting + waiting.checked_div(share).unwrap_or(0);
         self.shared.back.store(lower, Ordering::Relaxed);
-        let ordered = barrier::heavy();
+        let ordered = state == State::Resting || barrier::heavy();
         // S3. Not further than there are jobs: the worker may have asked for one that is not there.
         let new = if ordered { lower.max(self.front()).min(old) } else { old };
         self.shared.back.store(new, Ordering::Relaxed);
@@ -178,25 +187,32 @@ impl<J> Tray<J> {
         })
     }
 
-    /// R1. All that has not begun comes to `unrun`; whether something has, and is not over.
+    /// R1. All that has not begun comes to `unrun`; whether something has, and is not over. `own`: the caller is the tray's worker, in the
+    /// middle of something; what it is just taking then counts as begun, and is dropped with the pool.
     ///
-    /// If the kernel refuses the barrier that it has promised, what is on the tray of a worker counts as begun.
-    pub fn revoke(&self, unrun: &mut Vec<J>) -> bool {
+    /// If the kernel refuses the barrier that it has promised, what is on the tray of a worker that works counts as begun.
+    pub fn revoke(&self, unrun: &mut Vec<J>, own: bool) -> bool {
         barrier::prepare();
         let mut spin = Spin::new();
         loop {
+            // Nothing is allocated under the lock.
+            unrun.reserve(self.slots.len());
             let mut inner = self.shared.inner.lock();
             inner.revoked = true;
             if inner.state != State::Filling {
-                let jobs = self.take(0);
+                let jobs = self.take(inner.state, 0);
                 let waits = jobs.is_none() && self.waiting() > 0;
                 for index in jobs.unwrap_or_default() {
                     // SAFETY: rule 2, and S4.
                     unrun.push(unsafe { self.read(index) });
                 }
-                return waits || inner.state == State::Working;
+                // The caller's own job is not among those that others run.
+                return waits || inner.state == State::Working && !own;
             }
             drop(inner);
+            if own {
+                return true;
+            }
             spin.once();
         }
     }
@@ -233,12 +249,20 @@ impl<J> Hand<'_, J> {
         self.front = 0;
         self.tray.front.store(0, Ordering::Relaxed);
         self.tray.shared.back.store(0, Ordering::Relaxed);
+        inner.state = State::Resting;
+        if inner.revoked { Next::Revoked } else { Next::Fill }
+    }
+
+    /// T5. [`Next::Fill`] was the last answer: from here to [`filled`](Hand::filled) jobs may be [`put`](Hand::put) on the tray, and no user
+    /// code may run. `false` if nothing is begun any more.
+    #[must_use]
+    pub fn fill(&mut self) -> bool {
+        let mut inner = self.tray.shared.inner.lock();
         if inner.revoked {
-            inner.state = State::Resting;
-            return Next::Revoked;
+            return false;
         }
         inner.state = State::Filling;
-        Next::Fill
+        true
     }
 
     /// Runs `f` with the job that [`begin`](Hand::begin) has begun, and drops what is left of it.
@@ -264,7 +288,7 @@ impl<J> Hand<'_, J> {
         })
     }
 
-    /// T5: puts a job on the tray; [`Next::Fill`] was the last answer.
+    /// T5: puts a job on the tray.
     ///
     /// # Panics
     /// If there is no room.
@@ -277,34 +301,22 @@ impl<J> Hand<'_, J> {
         self.filled += 1;
     }
 
-    /// How many jobs were put on it.
-    pub fn count(&self) -> usize {
-        self.filled
-    }
-
-    /// T6. What was put on the tray is there, and the first of it is begun. [`Next::Fill`] if that is nothing.
+    /// T6. What was put on the tray is there, and the first of it is begun. [`Next::Fill`] if that is nothing: the worker takes nothing for now.
     pub fn filled(&mut self) -> Next {
         let mut inner = self.tray.shared.inner.lock();
-        if self.filled == 0 && !inner.revoked {
-            return Next::Fill;
-        }
+        let filled = std::mem::take(&mut self.filled);
         // Relaxed, both: under the lock.
-        self.tray.shared.back.store(std::mem::take(&mut self.filled), Ordering::Relaxed);
-        if inner.revoked {
+        self.tray.shared.back.store(filled, Ordering::Relaxed);
+        if inner.revoked || filled == 0 {
             // For R1, which waits for it.
             inner.state = State::Resting;
-            return Next::Revoked;
+            return if inner.revoked { Next::Revoked } else { Next::Fill };
         }
         inner.state = State::Working;
         self.front = 1;
         self.tray.front.store(1, Ordering::Relaxed);
         self.running = true;
         Next::Run
-    }
-
-    /// The worker takes nothing any more: it goes to sleep, or ends. Nothing was put on the tray.
-    pub fn rest(&mut self) {
-        self.tray.shared.inner.lock().state = State::Resting;
     }
 
     /// S1 to S4: moves half of the jobs of another tray, at least one if there is one, to this one, which is being filled. Takes nothing
@@ -315,7 +327,7 @@ impl<J> Hand<'_, J> {
             return 0;
         }
         // The later half: the first is what the owner takes next.
-        let jobs = victim.take(2).unwrap_or_default();
+        let jobs = victim.take(inner.state, 2).unwrap_or_default();
         let taken = jobs.len();
         for index in jobs {
             // SAFETY: rule 2, and S4.

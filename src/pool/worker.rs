@@ -11,8 +11,9 @@
 //!
 //! * A submitter wakes one if all sleep, at once; and for each job if jobs are long (10 µs).
 //! * A worker that takes a batch wakes another one if what is left, at the present pace, is work for 200 µs.
-//! * Otherwise the keeper is on duty (`keeper`): if a millisecond later there is still something left, one job has turned out longer
-//!   than the pace, and it wakes one more, each millisecond.
+//! * Otherwise the keeper is on duty (`keeper`), called by whoever leaves something while others sleep, be it a job in the queue or a batch on
+//!   a tray: if a millisecond later it has not moved, one job has turned out longer than the pace, and the keeper wakes one more, each
+//!   millisecond.
 //!
 //! A worker that keeps up with its submitters would take every job by itself, and the queue's words would go to and fro between two
 //! processors for each. So after a small batch of short jobs it pauses, about a microsecond, and takes what has come meanwhile. Only while jobs
@@ -24,7 +25,8 @@
 //!
 //! To take from another one's tray costs a system call that interrupts its worker (`tray`), so that is done only to one that has not moved
 //! between two looks, or since the keeper has looked, or when the pool is closed and this worker is about to end. Whoever lies down while
-//! something lies on a tray calls the keeper.
+//! something lies on a tray calls the keeper. One that the keeper has found comes before the queue: what is held up there may be more urgent
+//! than all that is in it, and a queue that is never empty must not hide it.
 
 use super::{
     EndingKind, Metrics,
@@ -142,10 +144,16 @@ impl HeldUp {
 /// Where a worker has seen another one: the number of its tray, and how far it was.
 type Glance = Option<(usize, usize)>;
 
+/// What came of filling a tray: so many jobs, and what the worker finds on it now.
+struct Taken {
+    jobs: usize,
+    next: Next,
+}
+
 /// Why a worker that found nothing goes on.
 enum Rest {
-    /// There is something on its tray.
-    Found,
+    /// There is something on its tray, or nothing is begun any more.
+    Found(Taken),
     /// It has slept.
     Woken,
     /// There is nothing for it to do any more; whether it was dismissed, and is counted no more.
@@ -170,23 +178,23 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 }
                 Next::Fill => {
                     self.before_batch(&mut pulse);
-                    if self.find(me, &mut hand, &mut None, false) == 0 {
-                        match self.rest(me, &mut hand) {
-                            Rest::Found => {}
+                    let mut taken = self.find(me, &mut hand, &mut None, false);
+                    if taken.next == Next::Fill {
+                        taken = match self.rest(me, &mut hand) {
+                            Rest::Found(taken) => taken,
                             Rest::Woken => {
                                 pulse.small = false;
-                                next = hand.begin();
                                 continue;
                             }
                             Rest::Over { dismissed } => return dismissed,
-                        }
+                        };
                     }
-                    let jobs = hand.count();
-                    self.after_batch(&mut pulse, jobs);
-                    let next = hand.filled();
-                    self.spread(jobs - 1);
-                    begun = self.stamp();
-                    next
+                    if taken.next == Next::Run {
+                        self.after_batch(&mut pulse, taken.jobs);
+                        self.spread(taken.jobs - 1);
+                        begun = self.stamp();
+                    }
+                    taken.next
                 }
                 Next::Revoked => return false,
             };
@@ -212,15 +220,24 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// Takes a batch from the queue or, if there is nothing, from another tray; `at_once`, even if its worker has moved since `glance`.
-    fn find(&self, me: usize, hand: &mut Hand<'_, Job<T>>, glance: &mut Glance, at_once: bool) -> usize {
-        let most = if self.pace.is_long() { 1 } else { BATCH };
-        let taken = self.queue.pop_into(most, |job| hand.put(job));
+    /// Fills the tray: T5 and T6. [`Next::Fill`] if there is nothing. Then rings those who wait for room, and comes to what the reclaimer
+    /// frees: user code, which must not run while the tray is being filled.
+    fn find(&self, me: usize, hand: &mut Hand<'_, Job<T>>, glance: &mut Glance, at_once: bool) -> Taken {
+        let section = self.queue.section();
+        if !hand.fill() {
+            return Taken { jobs: 0, next: Next::Revoked };
+        }
+        let jobs = self.take(me, hand, glance, at_once);
+        let next = hand.filled();
+        drop(section);
         // Also if nothing was taken: producers may have been passed by.
         self.room.freed(|| self.free_places());
-        if taken > 0 {
-            return taken;
-        }
+        Taken { jobs, next }
+    }
+
+    /// Takes from a tray that is held up, or a batch from the queue or, if there is nothing, from another tray; `at_once`, even if its
+    /// worker has moved since `glance`.
+    fn take(&self, me: usize, hand: &mut Hand<'_, Job<T>>, glance: &mut Glance, at_once: bool) -> usize {
         if let Some(held_up) = self.held_up.ask()
             && held_up != me
         {
@@ -228,6 +245,11 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             if stolen > 0 {
                 return stolen;
             }
+        }
+        let most = if self.pace.is_long() { 1 } else { BATCH };
+        let taken = self.queue.pop_into(most, |job| hand.put(job));
+        if taken > 0 {
+            return taken;
         }
         let last = glance.take();
         for other in (1..self.trays.len()).map(|i| (me + i) % self.trays.len()) {
@@ -247,15 +269,16 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         0
     }
 
-    /// Nothing was found: looks again for a while, then sleeps. The tray is being filled until it sleeps.
+    /// Nothing was found: looks again for a while, then sleeps.
     fn rest(&self, me: usize, hand: &mut Hand<'_, Job<T>>) -> Rest {
         let mut spin = Spin::new();
         let mut glance = None;
         for _ in 0..LOOKS {
             spin.once();
             let closed = self.is_closed();
-            if self.find(me, hand, &mut glance, closed) > 0 {
-                return Rest::Found;
+            let taken = self.find(me, hand, &mut glance, closed);
+            if taken.next != Next::Fill {
+                return Rest::Found(taken);
             }
             if closed {
                 return Rest::Over { dismissed: false };
@@ -264,23 +287,22 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let ordered = self.beds.lie_down(me, self.clock.now());
         // B3. Whether it is closed first: what is not found then will not come.
         let closed = self.is_closed();
-        let found = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
-        if found > 0 || closed {
+        let taken = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
+        if taken.next != Next::Fill || closed {
             let dismissed = self.beds.get_up(me);
-            if found == 0 {
+            if taken.next != Next::Run {
                 return Rest::Over { dismissed };
             }
             if dismissed {
                 // It has work to do, and stays.
                 self.beds.enlist();
             }
-            return Rest::Found;
+            return Rest::Found(taken);
         }
-        hand.rest();
         if glance.is_some() || self.beds.count().workers > self.scaling.least {
             // Another one has more than it runs; or this one may be one too many. Somebody must see to that in time. After the
             // barrier of B2.
-            self.keeper.call();
+            self.call_keeper();
         }
         let dismissed = if ordered { self.beds.sleep(me) } else { self.beds.doze(me, UNORDERED) };
         if dismissed { Rest::Over { dismissed } } else { Rest::Woken }
@@ -288,18 +310,19 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     /// Wakes another worker if the jobs that are left are worth it, and otherwise has the keeper look after them.
     fn spread(&self, on_tray: usize) {
+        // K2.
         barrier::light();
-        if self.beds.count().asleep == 0 {
+        let count = self.beds.count();
+        if count.asleep == 0 {
+            // Nobody can be woken: one more may be needed, or what is on the tray may turn out to be held up.
+            if on_tray > 0 || self.scaling.may_grow(count.workers) && !self.queue.is_empty() {
+                self.call_keeper();
+            }
             return;
         }
         let left = on_tray + self.queue.len();
-        if left == 0 {
-            return;
-        }
-        if self.pace.is_worth_waking(left) {
-            self.beds.wake_one();
-        } else {
-            self.keeper.call();
+        if left > 0 && !(self.pace.is_worth_waking(left) && self.beds.wake_one()) {
+            self.call_keeper();
         }
     }
 

@@ -21,7 +21,8 @@
 //! the wake-up is missed and that sleeper tries again after `MAX_SLEEP`. Exclusion never depends on it.
 //!
 //! Not fair: a newcomer may overtake a sleeper. The lock is never held across user code, allocation or a system call,
-//! so whoever holds it is either running or was preempted by the kernel.
+//! so whoever holds it is either running or was preempted by the kernel. One user departs from it, and says why: the trays of
+//! the worker pool, whose thieves call for a barrier under it (`pool::tray`).
 
 #![allow(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! The pool: no wake-up is lost, nothing is run twice, a shutdown accounts for every job.
 //!
-//! A worker that sleeps for ever is a deadlock, which loom reports; so is a submitter that waits for ever, or a handle. There is no keeper
-//! here, for there is no time: nothing may depend on it but speed.
+//! A worker that sleeps for ever is a deadlock, which loom reports; so is a submitter that waits for ever, or a handle. There is no time here,
+//! so nobody looks again after a while: nothing may depend on the keeper but speed, and how many workers there are. A model that is about that
+//! looks in its place.
 
 use std::{
     future::Future,
@@ -15,8 +16,9 @@ use std::{
 };
 
 use leasehold::{
+    ManualClock,
     internals::{
-        pool::{Hand, Next, Room, Tray},
+        pool::{Hand, Memory, Next, Room, Tray},
         sync::Arc,
     },
     pool::{EndingKind, Job, Order, Pool, RejectReason},
@@ -250,6 +252,24 @@ fn shutdown_now_shutdown_now_submit() {
     });
 }
 
+/// One that has time, beside one that has none: it is told how many the other one was given.
+#[test]
+fn shutdown_shutdown_now() {
+    model_within(2, || {
+        let count = Count::default();
+        let pool = Arc::new(pool(1, 4));
+        pool.try_submit(count.job()).expect("room");
+        let other = {
+            let pool = Arc::clone(&pool);
+            spawn(move || pool.shutdown(Duration::ZERO).unrun.len())
+        };
+        let patient = pool.shutdown(Duration::MAX);
+        let (mine, told) = (patient.unrun.len(), patient.handed_back);
+        let theirs = other.join().expect("no panic");
+        assert_eq!((told, count.run()), (mine + theirs, 1 - mine - theirs));
+    });
+}
+
 /// Dropped at any moment: each job ends once, and every thread ends.
 #[test]
 fn drop_with_jobs() {
@@ -265,37 +285,61 @@ fn drop_with_jobs() {
     });
 }
 
+/// The keeper starts a second worker, and sends one home that idles: each job is run, there are never more or fewer than may be, and all end.
+#[test]
+fn grow_and_dismiss() {
+    model_within(1, || {
+        let count = Count::default();
+        let clock = Arc::new(ManualClock::new());
+        let builder = Pool::builder().adaptive(1, 2).capacity(4).segment_slots(2).clock(Arc::clone(&clock));
+        let builder = builder.scale_up_at(0.25).scale_rest(Duration::ZERO).idle_for(Duration::from_nanos(1));
+        let pool = builder.build().expect("in range");
+        let mut memory = Memory::default();
+        let handles: Vec<_> = (0..2)
+            .map(|_| {
+                let (job, handle) = count.job().with_handle();
+                pool.try_submit(job).expect("room");
+                pool.look(&mut memory);
+                clock.advance(Duration::from_nanos(2));
+                handle
+            })
+            .collect();
+        assert!((1..=2).contains(&pool.stats().workers));
+        for handle in handles {
+            assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+            pool.look(&mut memory);
+        }
+        assert!((1..=2).contains(&pool.stats().workers));
+        drop(pool);
+        assert_eq!((count.run(), count.cleaned()), (2, 2));
+    });
+}
+
 /// The tray: its owner, a thief and the end, each job in one hand, and dropped once by it.
 fn tray(jobs: u32, thief: bool, end: bool) {
     model_within(3, move || {
         let tray = Arc::new(Tray::<Box<u32>>::new(3));
         let thief = thief.then(|| {
             let tray = Arc::clone(&tray);
-            spawn(move || {
-                let own = Tray::new(3);
-                let mut hand = own.hand().expect("nobody has it");
-                assert_eq!(hand.begin(), Next::Fill);
-                hand.steal(&tray);
-                everything(&mut hand)
-            })
+            spawn(move || steal(&tray))
         });
         let end = end.then(|| {
             let tray = Arc::clone(&tray);
             spawn(move || {
                 let mut unrun = Vec::new();
-                tray.revoke(&mut unrun);
+                tray.revoke(&mut unrun, false);
                 unrun.into_iter().map(|job| *job).collect()
             })
         });
         let mut hand = tray.hand().expect("nobody has it");
         let mut all = match hand.begin() {
-            Next::Fill => {
+            Next::Fill if hand.fill() => {
                 (0..jobs).for_each(|job| hand.put(Box::new(job)));
                 everything(&mut hand)
             }
             // Before anything was taken out of a queue.
             next => {
-                assert_eq!(next, Next::Revoked);
+                assert_ne!(next, Next::Run);
                 (0..jobs).collect()
             }
         };
@@ -304,17 +348,31 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             all.extend(other.join().expect("no panic"));
         }
         let mut left = Vec::new();
-        assert!(!tray.revoke(&mut left), "nothing is running");
+        assert!(!tray.revoke(&mut left, false), "nothing is running");
         all.extend(left.into_iter().map(|job| *job));
         all.sort_unstable();
         assert!(all.iter().copied().eq(0..jobs), "{all:?}");
     });
 }
 
+/// Takes from a tray to one of its own, and runs what it has taken.
+fn steal(victim: &Tray<Box<u32>>) -> Vec<u32> {
+    let own = Tray::new(3);
+    let mut hand = own.hand().expect("nobody has it");
+    assert!(hand.begin() == Next::Fill && hand.fill());
+    hand.steal(victim);
+    everything(&mut hand)
+}
+
 /// Publishes what was put on the tray, and runs what comes.
 fn everything(hand: &mut Hand<'_, Box<u32>>) -> Vec<u32> {
+    let next = hand.filled();
+    run_from(hand, next)
+}
+
+/// Runs what comes.
+fn run_from(hand: &mut Hand<'_, Box<u32>>, mut next: Next) -> Vec<u32> {
     let mut all = Vec::new();
-    let mut next = hand.filled();
     while next == Next::Run {
         hand.run(|job| all.push(**job));
         next = hand.begin();
@@ -330,6 +388,30 @@ fn tray_steal() {
 #[test]
 fn tray_steal_some() {
     tray(3, true, false);
+}
+
+/// A worker dies with a job that it has begun and not run; the next one of its number goes on there, beside a thief.
+#[test]
+fn tray_steal_from_one_that_dies() {
+    model_within(3, || {
+        let tray = Arc::new(Tray::<Box<u32>>::new(3));
+        let thief = {
+            let tray = Arc::clone(&tray);
+            spawn(move || steal(&tray))
+        };
+        let mut hand = tray.hand().expect("nobody has it");
+        assert!(hand.begin() == Next::Fill && hand.fill());
+        (0..3).for_each(|job| hand.put(Box::new(job)));
+        assert_eq!(hand.filled(), Next::Run);
+        drop(hand);
+        let mut hand = tray.hand().expect("it was let go");
+        let next = hand.begin();
+        let mut all = run_from(&mut hand, next);
+        drop(hand);
+        all.extend(thief.join().expect("no panic"));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+    });
 }
 
 #[test]

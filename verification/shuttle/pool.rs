@@ -1,4 +1,5 @@
-//! The worker pool under random schedules: submitters of all kinds, two or three workers, cancellations, panics, and each way to end.
+//! The worker pool under random schedules: submitters of all kinds, two or three workers, or as many as the keeper finds right, cancellations,
+//! panics, and each way to end.
 
 use std::{
     future::Future,
@@ -8,11 +9,14 @@ use std::{
 };
 
 use leasehold::{
-    SplitMix64,
-    internals::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-        thread,
+    ManualClock, SplitMix64,
+    internals::{
+        pool::Memory,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::SeqCst},
+            thread,
+        },
     },
     pool::{CancelToken, Ending, EndingKind, Job, Order, Pool, RejectReason},
 };
@@ -203,4 +207,65 @@ fn pool_dropped() {
         }
         settled(&book, 4, 0);
     });
+}
+
+/// Workers come when the queue fills, and go when they idle, while jobs are submitted: never more or fewer than may be, and nothing is lost.
+#[test]
+fn pool_scales() {
+    use std::sync::atomic::AtomicU64 as Plain;
+    static SCALED: [Plain; 2] = [const { Plain::new(0) }; 2];
+    scenario("pool_scales", || {
+        let book = Arc::new(Book::default());
+        let clock = Arc::new(ManualClock::new());
+        let pool = Pool::builder()
+            .adaptive(1, 3)
+            .capacity(3)
+            .segment_slots(2)
+            .scale_up_at(0.3)
+            .scale_rest(Duration::ZERO)
+            .idle_for(Duration::from_nanos(2))
+            .clock(Arc::clone(&clock));
+        let told = Arc::clone(&book);
+        let pool = pool.on_failure(move |_: &Payload, _| {
+            told.reported.fetch_add(1, SeqCst);
+        });
+        let pool = Arc::new(pool.build().expect("in range"));
+        let keeper = {
+            let (pool, clock) = (Arc::clone(&pool), Arc::clone(&clock));
+            thread::spawn(move || {
+                let mut memory = Memory::default();
+                for _ in 0..8 {
+                    clock.advance(Duration::from_nanos(1));
+                    pool.look(&mut memory);
+                    assert!((1..=3).contains(&pool.stats().workers));
+                    thread::yield_now();
+                }
+                memory
+            })
+        };
+        let threads = submitters(&pool, &book, 4);
+        let accepted: u32 = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+        let mut memory = keeper.join().expect("no panic");
+        // All that idle go, but one.
+        while pool.stats().workers > 1 {
+            clock.advance(Duration::from_nanos(3));
+            pool.look(&mut memory);
+            thread::yield_now();
+        }
+        // It is there for what comes.
+        let (last, handle) = job(&book, 9).with_handle();
+        pool.submit(last).expect("open");
+        assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        let stats = pool.stats();
+        for (sum, scaled) in SCALED.iter().zip([stats.scaled_up, stats.scaled_down]) {
+            sum.fetch_add(scaled, SeqCst);
+        }
+        assert!(pool.shutdown(Duration::MAX).is_complete());
+        assert_eq!(book.run.load(SeqCst) + book.of(EndingKind::Cancelled), accepted as usize + 1);
+        drop(pool);
+        settled(&book, 9, 0);
+    });
+    if std::env::var_os("SHUTTLE_REPLAY").is_none() {
+        assert!(SCALED.iter().all(|sum| sum.load(SeqCst) > 0), "workers came and went: {SCALED:?}");
+    }
 }

@@ -186,8 +186,9 @@ impl<T> BucketQueue<T> {
         // Freed and made with the lock free.
         while in_hand.is_some() {
             let mut buckets = self.buckets.lock();
-            if let Some(chunk) = chunk.take()
-                && buckets.chunks.len() < self.capacity.div_ceil(CHUNK)
+            // In this order: one that is not needed is not freed here.
+            if buckets.chunks.len() < self.capacity.div_ceil(CHUNK)
+                && let Some(chunk) = chunk.take()
             {
                 buckets.add(chunk);
             }

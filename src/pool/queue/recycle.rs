@@ -35,7 +35,9 @@ impl<T: Send + 'static> Store<T> {
     }
 
     /// A segment that is as new and the caller's alone, if there is one. Lock-free.
-    pub fn take(&self, guard: &impl Guard) -> Option<Box<Segment<T>>> {
+    ///
+    /// It stays a pointer, not a box: whoever has lost T3 may still look at its `below`, and at nothing else of it.
+    pub fn take(&self, guard: &impl Guard) -> Option<*mut Segment<T>> {
         loop {
             // T1. Acquire: pairs with the Release of U3: what is below it, and its reset.
             // Survives Acquire -> Relaxed: to read what was below in its life before, a thread would have to meet a segment that others have
@@ -46,13 +48,13 @@ impl<T: Send + 'static> Store<T> {
             }
             // T2. Relaxed: written before U3 by whoever put it here. SAFETY: it was here at T1, and is freed through the reclaimer
             // only, not before our guard has gone.
-            let below = unsafe { &*top }.below.load(Ordering::Relaxed);
+            // Of the segment only this word is borrowed: the rest may be another one's already.
+            let below = unsafe { &(*top).below }.load(Ordering::Relaxed);
             // T3. Relaxed: it finds the very store that T1 has acquired: a segment is put here again only after our guard has gone.
             // On failure T1 looks again.
             if self.top.compare_exchange(top, below, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 self.kept.fetch_sub(1, Ordering::Relaxed);
-                // SAFETY: made by `Box::into_raw`; the CAS made it ours.
-                return Some(unsafe { Box::from_raw(top) });
+                return Some(top);
             }
         }
     }

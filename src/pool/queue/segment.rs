@@ -175,11 +175,17 @@ impl<T> Segment<T> {
         std::ptr::without_provenance_mut(std::mem::align_of::<Self>())
     }
 
-    /// Gives a fresh or a reset segment its place in a queue. The caller is the only one who can reach it.
-    pub fn place(&mut self, base: u64, store: Arc<Store<T>>) {
-        self.base = base;
-        self.life = self.life.wrapping_add(1) & (u32::MAX >> 2);
-        self.store = Some(store);
+    /// Gives a fresh or a reset segment its place in a queue.
+    ///
+    /// # Safety
+    /// The segment is there, and the caller's alone, but for its `below`.
+    pub unsafe fn place(segment: *mut Self, base: u64, store: Arc<Store<T>>) {
+        // SAFETY: the caller's promise; no reference is made but to these fields.
+        unsafe {
+            (*segment).base = base;
+            (*segment).life = (*segment).life.wrapping_add(1) & (u32::MAX >> 2);
+            (*segment).store = Some(store);
+        }
     }
 
     /// A state in this life.
@@ -287,13 +293,20 @@ impl<T> Segment<T> {
             if head == self.slots.len() {
                 return Claimed::UsedUp;
             }
-            // Relaxed, here and for `tail`: see `reserve`. An earlier number of this life is as true.
-            let mut tail = self.head.seen.load(Ordering::Relaxed);
-            if tail < head + max && tail < self.slots.len() {
+            // Acquire: pairs with the Release of the store below: who made `head` may have learned from this word, and not from `tail`, that
+            // so many slots are reserved.
+            // - it reads that store, or a later one: `tail`, if we come to it, is not read to be less than what was stored;
+            // - it reads an earlier number of this life: as true, and `tail` is asked.
+            // Survives Acquire -> Relaxed: it takes a producer and three consumers, each of which learns from the one before.
+            let mut tail = self.head.seen.load(Ordering::Acquire);
+            if tail.saturating_sub(head) < max && tail < self.slots.len() {
                 let known = tail;
+                // Relaxed: see `reserve`.
                 tail = self.tail.load(Ordering::Relaxed) / ONE;
                 if tail != known {
-                    self.head.seen.store(tail, Ordering::Relaxed);
+                    // Release: pairs with the Acquire above.
+                    // Survives Release -> Relaxed: as above.
+                    self.head.seen.store(tail, Ordering::Release);
                 }
             }
             let count = max.min(tail - head);
@@ -302,9 +315,9 @@ impl<T> Segment<T> {
             }
             let new = head + count;
             let claimed = &self.head.claimed;
-            // Release, and Acquire on failure: as above.
-            // Survives success Release -> Relaxed: as above.
-            // Survives failure Acquire -> Relaxed: as above.
+            // Release, and Acquire on failure: as at the load of it.
+            // Survives success Release -> Relaxed: as at the load of it.
+            // Survives failure Acquire -> Relaxed: as at the load of it.
             match claimed.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return Claimed::Slots(head, count),
                 Err(found) => head = found,

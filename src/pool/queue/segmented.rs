@@ -155,9 +155,9 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     pub fn with(limit: u64, slots: usize) -> Self {
         let slots = slots.max(1);
         let store = Arc::new(Store::new((KEPT / Segment::<T>::bytes(slots)).max(1)));
-        let mut first = Segment::new(slots);
-        first.place(0, Arc::clone(&store));
-        let first = Box::into_raw(first);
+        let first = Box::into_raw(Segment::new(slots));
+        // SAFETY: nobody else knows it.
+        unsafe { Segment::place(first, 0, Arc::clone(&store)) };
         SegmentedQueue {
             head: CachePadded::new(AtomicPtr::new(first)),
             tail: CachePadded::new(Tail { segment: AtomicPtr::new(first), consumed: AtomicU64::new(0) }),
@@ -219,9 +219,9 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
         // Acquire: pairs with the Release of the CAS below, on failure too: the next segment's contents.
         let mut next = used_up.next.load(Ordering::Acquire);
         if next.is_null() {
-            let mut fresh = self.store.take(guard).unwrap_or_else(|| Segment::new(self.slots));
-            fresh.place(used_up.end_position(), Arc::clone(&self.store));
-            let fresh = Box::into_raw(fresh);
+            let fresh = self.store.take(guard).unwrap_or_else(|| Box::into_raw(Segment::new(self.slots)));
+            // SAFETY: it is ours until the CAS below.
+            unsafe { Segment::place(fresh, used_up.end_position(), Arc::clone(&self.store)) };
             let null = std::ptr::null_mut();
             match used_up.next.compare_exchange(null, fresh, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => next = fresh,
@@ -332,6 +332,12 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
                 }
             }
         }
+    }
+
+    /// A section in which sections of the same thread nest: until it ends, none of them ends by freeing anything.
+    #[inline]
+    pub(in crate::pool) fn section(&self) -> G::Guard<'_> {
+        self.reclaim.pin()
     }
 
     /// C1 to C7: at most `max` items are given to `into`, which must not panic; answers how many.

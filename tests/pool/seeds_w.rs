@@ -1,8 +1,4 @@
-//! What goes wrong in the two Go pools that this one replaces, one test for each; the numbers are those of the inventory of their defects.
-//! W: wpool. A: go-adaptive-pool. W11 is in `pool_allocations`, A9 in `prometheus`.
-//!
-//! Cost: some seconds, most of it asleep.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+//! What goes wrong in wpool, one test for each; the numbers are those of the inventory of its defects. W11 is in `pool_allocations`.
 
 use std::{
     collections::VecDeque,
@@ -17,79 +13,17 @@ use std::{
 };
 
 use leasehold::pool::{
-    AtomicMetrics, BucketQueue, CancelToken, Ending, Job, JobPriority, JobQueue, Order, Pool, RejectReason,
-    SegmentedQueue, Task,
+    BucketQueue, CancelToken, Ending, Job, JobPriority, JobQueue, Order, Pool, RejectReason, SegmentedQueue,
+    Task,
 };
 
-const LONG: Duration = Duration::from_secs(20);
-const ANY: JobPriority = JobPriority::NORMAL;
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < LONG, "{what}");
-        thread::sleep(Duration::from_micros(100));
-    }
-}
-
-fn task(f: impl FnOnce() + Send + 'static) -> Job<Task> {
-    Task::job(move |_| {
-        f();
-        Ok(())
-    })
-}
-
-fn closures(workers: usize, capacity: usize) -> Pool<Task> {
-    Pool::builder().workers(workers).capacity(capacity).build().expect("in range")
-}
-
-/// A job that has begun and runs until the sender is dropped.
-fn block(pool: &Pool<Task>) -> mpsc::Sender<()> {
-    let (go, gone) = mpsc::channel::<()>();
-    let (begin, begun) = mpsc::channel();
-    pool.submit(task(move || {
-        begin.send(()).unwrap();
-        let _ = gone.recv();
-    }))
-    .expect("open");
-    begun.recv().unwrap();
-    go
-}
-
-/// Processor time that the process has used, in ticks, if the system says so.
-fn ticks() -> Option<u64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
-/// How often the threads of that name have gone to sleep of themselves.
-fn naps(name: &str) -> Option<u64> {
-    let mut sum = None;
-    for entry in fs::read_dir("/proc/self/task").ok()? {
-        let path = entry.ok()?.path();
-        let Ok(status) = fs::read_to_string(path.join("status")) else { continue };
-        if status.lines().next()?.contains(name) {
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-            *sum.get_or_insert(0) += line.trim().parse::<u64>().ok()?;
-        }
-    }
-    sum
-}
-
-/// For what looks at all threads of the process: does nothing beside other tests, or where the system does not tell.
-fn alone(look: impl FnOnce() -> Option<()>) {
-    // Each test has a process of its own under nextest.
-    if std::env::var_os("NEXTEST").is_some() {
-        let _ = look();
-    }
-}
+use super::common::{ANY, Gate, LONG, alone, at_gate, block, bounded, eventually, naps, task, ticks, warm};
 
 /// W1: no count of what is pending can lose a job: there is none. One job at a time, each after the worker has had time to fall
 /// asleep, or has not.
 #[test]
 fn w01_no_job_is_stranded() {
-    let pool = closures(2, 10);
+    let pool = bounded(2, 10);
     for round in 0..2_000u64 {
         let handle = pool.spawn(move |_| round).expect("open");
         if round % 7 == 0 {
@@ -103,23 +37,26 @@ fn w01_no_job_is_stranded() {
 /// W2: a worker with nothing to do does not burn a processor while another one runs a long job.
 #[test]
 fn w02_idle_workers_burn_nothing_while_others_work() {
-    let pool = closures(4, 10);
-    let go = block(&pool);
-    eventually("the others sleep", || pool.stats().idle == 3);
-    alone(|| {
-        let before = naps("lease-worker")?;
+    alone("seeds_w::w02_idle_workers_burn_nothing_while_others_work", || {
+        let pool = bounded(4, 10);
+        let go = block(&pool);
+        eventually("the others sleep", || pool.stats().idle == 3);
+        thread::sleep(Duration::from_millis(20));
+        let before = (naps("lease-worker"), ticks());
         thread::sleep(Duration::from_millis(200));
-        assert!(naps("lease-worker")? - before <= 3, "they sleep on");
-        Some(())
+        if let (Some(naps_before), Some(ticks_before)) = before {
+            assert!(naps("lease-worker").unwrap() - naps_before <= 3, "they sleep on");
+            assert!(ticks().unwrap() - ticks_before <= 2);
+        }
+        assert_eq!(pool.stats().idle, 3);
+        drop(go);
     });
-    assert_eq!(pool.stats().idle, 3);
-    drop(go);
 }
 
 /// W3: a shutdown runs what was accepted.
 #[test]
 fn w03_a_shutdown_drains() {
-    let (pool, count) = (closures(2, 500), Arc::new(AtomicUsize::new(0)));
+    let (pool, count) = (bounded(2, 500), Arc::new(AtomicUsize::new(0)));
     let go = block(&pool);
     for _ in 0..500 {
         let count = Arc::clone(&count);
@@ -134,7 +71,7 @@ fn w03_a_shutdown_drains() {
 #[test]
 fn w04_accepted_means_run_whatever_comes() {
     for _ in 0..200 {
-        let (pool, run) = (Arc::new(closures(2, 1_000)), Arc::new(AtomicUsize::new(0)));
+        let (pool, run) = (Arc::new(bounded(2, 1_000)), Arc::new(AtomicUsize::new(0)));
         let start = Arc::new(Barrier::new(3));
         let submitters: Vec<_> = (0..2)
             .map(|_| {
@@ -224,7 +161,7 @@ fn w07_a_cancelled_job_is_cleaned_up() {
 /// W8: the queue has a bound, and says so.
 #[test]
 fn w08_a_full_queue_refuses() {
-    let pool = closures(1, 5);
+    let pool = bounded(1, 5);
     let _go = block(&pool);
     (0..5).for_each(|_| pool.try_submit(task(|| ())).expect("room"));
     assert_eq!(pool.try_submit(task(|| ())).expect_err("full").reason, RejectReason::Full);
@@ -311,28 +248,27 @@ fn resident() -> Option<u64> {
 /// W13: an idle pool has no ticker: its threads do not wake up, the keeper's neither.
 #[test]
 fn w13_an_idle_pool_sleeps() {
-    let pool = closures(3, 10);
-    for _ in 0..100 {
-        pool.submit(task(|| ())).expect("open");
-    }
-    eventually("all sleep", || pool.stats().done == 100 && pool.stats().idle == 3);
-    thread::sleep(Duration::from_millis(20));
-    let stats = pool.stats();
-    thread::sleep(Duration::from_millis(100));
-    assert_eq!(stats, pool.stats());
-    alone(|| {
-        let before = (naps("lease-worker")?, naps("lease-keeper")?, ticks()?);
+    alone("seeds_w::w13_an_idle_pool_sleeps", || {
+        let pool = bounded(3, 10);
+        for _ in 0..100 {
+            pool.submit(task(|| ())).expect("open");
+        }
+        eventually("all sleep", || pool.stats().done == 100 && pool.stats().idle == 3);
+        thread::sleep(Duration::from_millis(50));
+        let before = (pool.stats(), naps("lease-worker"), naps("lease-keeper"));
+        let ticks_before = ticks();
         thread::sleep(Duration::from_millis(300));
-        assert_eq!((naps("lease-worker")?, naps("lease-keeper")?), (before.0, before.1), "they sleep on");
-        assert!(ticks()? - before.2 <= 2);
-        Some(())
+        assert_eq!((pool.stats(), naps("lease-worker"), naps("lease-keeper")), before, "they sleep on");
+        if let Some(ticks_before) = ticks_before {
+            assert!(ticks().unwrap() - ticks_before <= 2);
+        }
     });
 }
 
 /// W13 too: a single job is begun at once, not at the next tick of anything.
 #[test]
 fn w13_a_lone_job_is_begun_at_once() {
-    let pool = closures(2, 10);
+    let pool = bounded(2, 10);
     let mut waits: Vec<Duration> = (0..101)
         .map(|_| {
             thread::sleep(Duration::from_micros(300));
@@ -344,21 +280,23 @@ fn w13_a_lone_job_is_begun_at_once() {
     assert!(waits[50] < Duration::from_millis(5), "{:?}, and that on a busy machine", waits[50]);
 }
 
-/// W14: jobs behind a long one in the same batch are run by others.
+/// W14: jobs behind a long one are run by others: those of the same batch, and those that come when it has begun.
 #[test]
 fn w14_a_long_job_hides_nothing() {
-    let pool = closures(3, 1_000);
-    // Short ones first, so that batches are taken whole.
-    for _ in 0..2_000 {
-        pool.submit(task(|| ())).expect("open");
-    }
-    eventually("done", || pool.stats().done == 2_000);
-    let (go, gone) = mpsc::channel::<()>();
-    let mut jobs = VecDeque::from([task(move || _ = gone.recv())]);
+    let pool = bounded(3, 1_000);
+    // So that batches are taken whole.
+    warm(&pool);
+    let gate = Gate::default();
+    let mut jobs = VecDeque::from([at_gate(&gate)]);
     jobs.extend((0..60).map(|_| task(|| ())));
     pool.try_submit_many(&mut jobs).expect("room");
     eventually("all but the long one", || pool.stats().done == 2_060);
-    drop(go);
+    gate.has(1);
+    for later in 1..=10 {
+        pool.try_submit(task(|| ())).expect("room");
+        eventually("what came later", || pool.stats().done == 2_060 + later);
+    }
+    gate.open();
 }
 
 /// W15: a pool that asks for pinned workers is built and works in every build: with the feature, without it, and where the system
@@ -372,12 +310,41 @@ fn w15_pinning_can_be_asked_for_anywhere() {
     }
 }
 
+/// What the system allows a thread to run on, as it writes it.
+fn processors(of: &str) -> Option<String> {
+    let status = fs::read_to_string(of).ok()?;
+    Some(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().to_owned())
+}
+
 /// W16: workers are pinned within what the process may use, and pinning never stops a pool.
 #[test]
 fn w16_pinning_keeps_to_what_is_allowed() {
+    let single = |part: &str| part.parse::<usize>().expect("a number");
+    let numbers = |list: String| -> Vec<usize> {
+        let ranges = list.split(',').map(|part| part.split_once('-').unwrap_or((part, part)));
+        ranges.flat_map(|(from, to)| single(from)..=single(to)).collect()
+    };
     let pool = Pool::<Task>::builder().workers(5).pinned(true).build().expect("in range");
-    for i in 0..50 {
-        assert_eq!(pool.spawn(move |_| i).expect("open").wait().expect("done"), i);
+    let meet = Arc::new(Barrier::new(5));
+    let handles: Vec<_> = (0..5)
+        .map(|_| {
+            let meet = Arc::clone(&meet);
+            pool.spawn(move |context| {
+                meet.wait();
+                (context.worker(), processors("/proc/thread-self/status"))
+            })
+            .expect("open")
+        })
+        .collect();
+    let allowed = processors("/proc/self/status").map(numbers);
+    for handle in handles {
+        let (worker, on) = handle.wait().expect("done");
+        let (Some(allowed), Some(on)) = (&allowed, on.map(numbers)) else { continue };
+        if cfg!(feature = "pinning") {
+            assert_eq!(on, [allowed[worker % allowed.len()]], "worker {worker}");
+        } else {
+            assert_eq!(on, *allowed);
+        }
     }
 }
 
@@ -385,7 +352,7 @@ fn w16_pinning_keeps_to_what_is_allowed() {
 /// nothing stays counted as taken.
 #[test]
 fn w17_a_job_that_unwinds_leaves_its_batch() {
-    let pool = closures(1, 1_000);
+    let pool = bounded(1, 1_000);
     let go = block(&pool);
     let workers = Arc::new(std::sync::Mutex::new(Vec::new()));
     for i in 0..200 {
@@ -410,9 +377,9 @@ fn w17_a_job_that_unwinds_leaves_its_batch() {
 #[test]
 fn w18_the_queue_takes_no_lock() {
     for (file, source) in [
-        ("segmented.rs", include_str!("../src/pool/queue/segmented.rs")),
-        ("segment.rs", include_str!("../src/pool/queue/segment.rs")),
-        ("recycle.rs", include_str!("../src/pool/queue/recycle.rs")),
+        ("segmented.rs", include_str!("../../src/pool/queue/segmented.rs")),
+        ("segment.rs", include_str!("../../src/pool/queue/segment.rs")),
+        ("recycle.rs", include_str!("../../src/pool/queue/recycle.rs")),
     ] {
         let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
@@ -426,10 +393,11 @@ fn w18_the_queue_takes_no_lock() {
 /// W19: what the documents show is compiled and run: every block of Rust that speaks of a pool is a doctest.
 #[test]
 fn w19_examples_in_the_documents_are_compiled() {
-    let library = include_str!("../src/lib.rs");
-    for (name, document) in
-        [("README.md", include_str!("../README.md")), ("docs/guide.md", include_str!("../docs/guide.md"))]
-    {
+    let library = include_str!("../../src/lib.rs");
+    for (name, document) in [
+        ("README.md", include_str!("../../README.md")),
+        ("docs/guide.md", include_str!("../../docs/guide.md")),
+    ] {
         assert!(library.contains(&format!("include_str!(\"../{name}\")")), "{name} is part of the doctests");
         let mut fence = "";
         for line in document.lines() {
@@ -506,7 +474,7 @@ fn w22_a_queue_by_priority_tells_the_truth() {
 /// W23: more than one worker can be woken: jobs that wait for each other meet.
 #[test]
 fn w23_as_many_workers_wake_as_are_needed() {
-    let pool = closures(4, 10);
+    let pool = bounded(4, 10);
     for _ in 0..20 {
         let meet = Arc::new(Barrier::new(4));
         let handles: Vec<_> = (0..4)
@@ -517,258 +485,4 @@ fn w23_as_many_workers_wake_as_are_needed() {
             .collect();
         handles.into_iter().for_each(|handle| handle.wait().expect("they have met"));
     }
-}
-
-/// A1: a submitter that is blocked when the pool ends gets its job back.
-#[test]
-fn a01_a_blocked_submitter_gets_its_job_back() {
-    let pool = Arc::new(closures(1, 1));
-    let go = block(&pool);
-    pool.submit(task(|| ())).expect("open");
-    let blocked = {
-        let pool = Arc::clone(&pool);
-        thread::spawn(move || pool.submit(task(|| ())).expect_err("closed").reason)
-    };
-    eventually("it waits", || pool.stats().waiting == 1);
-    let _ = pool.shutdown(Duration::ZERO);
-    assert_eq!(blocked.join().unwrap(), RejectReason::Closed);
-    drop(go);
-}
-
-fn adaptive(least: usize, most: usize) -> Pool<Task> {
-    Pool::builder()
-        .adaptive(least, most)
-        .capacity(40)
-        .scale_up_at(0.1)
-        .scale_rest(Duration::ZERO)
-        .idle_for(Duration::from_millis(10))
-        .build()
-        .expect("in range")
-}
-
-/// Brings it to its most workers, and lets all of them be idle at the same moment.
-fn swell(pool: &Pool<Task>, most: usize) {
-    let meet = Arc::new(Barrier::new(most));
-    let jobs: Vec<_> = (0..2 * most)
-        .map(|_| {
-            let meet = Arc::clone(&meet);
-            pool.spawn(move |_| _ = meet.wait()).expect("open")
-        })
-        .collect();
-    jobs.into_iter().for_each(|job| job.wait().expect("they have met"));
-}
-
-/// A2: idle workers that expire at the same moment never make fewer than the least.
-#[test]
-fn a02_never_fewer_than_the_least() {
-    let pool = adaptive(2, 6);
-    for _ in 0..3 {
-        swell(&pool, 6);
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(60) {
-            assert!(pool.stats().workers >= 2);
-        }
-        eventually("the least is left", || pool.stats().workers == 2);
-    }
-    assert_eq!(pool.spawn(|_| 1).expect("open").wait().expect("done"), 1);
-}
-
-/// A3: a worker in a long job does not idle.
-#[test]
-fn a03_a_long_job_is_no_idleness() {
-    let pool = adaptive(1, 2);
-    let (first, second) = (block(&pool), block(&pool));
-    thread::sleep(Duration::from_millis(50));
-    assert_eq!((pool.stats().workers, pool.stats().idle), (2, 0));
-    drop(first);
-    drop(second);
-    eventually("now one goes", || pool.stats().workers == 1);
-}
-
-/// A4: when time is up, jobs that run are told.
-#[test]
-fn a04_running_jobs_are_told_to_end() {
-    let pool = closures(1, 10);
-    let (begin, begun) = mpsc::channel();
-    let job = Task::job(move |context| {
-        begin.send(()).unwrap();
-        while !context.is_cancelled() {
-            thread::yield_now();
-        }
-        Ok(())
-    });
-    pool.submit(job).expect("open");
-    begun.recv().unwrap();
-    assert_eq!(pool.shutdown(Duration::from_millis(1)).still_running, 1);
-    assert_eq!(pool.shutdown(LONG).still_running, 0);
-}
-
-/// A5: jobs that were not run are handed back, and the shutdown does not claim success.
-#[test]
-fn a05_what_was_not_run_is_handed_back() {
-    let pool = Pool::<u32>::builder().workers(1).build().expect("in range");
-    pool.submit(Job::new(1, |_, context| {
-        while !context.is_cancelled() {
-            thread::yield_now();
-        }
-        Ok(())
-    }))
-    .expect("open");
-    eventually("it runs", || pool.stats().queued == 0);
-    for i in 10..20 {
-        pool.submit(Job::new(i, |_, _| Ok(()))).expect("open");
-    }
-    let ended = pool.shutdown(Duration::from_millis(1));
-    assert!(!ended.is_complete());
-    let mut back: Vec<u32> = ended.unrun.into_iter().map(Job::into_payload).collect();
-    back.sort_unstable();
-    assert!(back.into_iter().eq(10..20));
-}
-
-/// A6: every caller of a shutdown is told the truth, and keeps to its own time.
-#[test]
-fn a06_each_shutdown_has_its_own_time_and_the_truth() {
-    let pool = Arc::new(closures(1, 10));
-    let go = block(&pool);
-    pool.submit(task(|| ())).expect("open");
-    let patient = {
-        let pool = Arc::clone(&pool);
-        thread::spawn(move || pool.shutdown(LONG))
-    };
-    let start = Instant::now();
-    let hasty = pool.shutdown(Duration::from_millis(20));
-    assert!(start.elapsed() < LONG / 2);
-    assert_eq!((hasty.unrun.len(), hasty.still_running), (1, 1));
-    drop(go);
-    let patient = patient.join().unwrap();
-    assert_eq!((patient.unrun.len(), patient.handed_back, patient.is_complete()), (0, 1, false));
-}
-
-/// A7: a submission with no time at all is accepted if there is room, every time.
-#[test]
-fn a07_no_time_is_enough_if_there_is_room() {
-    let pool = closures(1, 1_000);
-    for _ in 0..500 {
-        pool.submit_timeout(task(|| ()), Duration::ZERO).expect("room");
-    }
-    let full = closures(1, 1);
-    let _go = block(&full);
-    full.submit_timeout(task(|| ()), Duration::ZERO).expect("room");
-    let refused = full.submit_timeout(task(|| ()), Duration::ZERO).expect_err("full");
-    // A8: the reason says which.
-    assert_eq!(refused.reason, RejectReason::TimedOut);
-}
-
-/// A10: a second worker comes long before the queue is full, if it does not move.
-#[test]
-fn a10_delay_brings_workers_too() {
-    let pool = Pool::<Task>::builder()
-        .adaptive(1, 2)
-        .capacity(100_000)
-        .scale_up_after(Duration::from_millis(5))
-        .build()
-        .expect("in range");
-    let _go = block(&pool);
-    let handle = pool.spawn(|_| ()).expect("open");
-    eventually("another worker runs it", || handle.is_finished());
-}
-
-/// A11: a job whose submitter has given up is not run.
-#[test]
-fn a11_what_was_given_up_is_not_run() {
-    let (pool, token) = (closures(1, 10), CancelToken::new());
-    let go = block(&pool);
-    let run = Arc::new(AtomicBool::new(false));
-    let here = Arc::clone(&run);
-    pool.submit(task(move || here.store(true, SeqCst)).cancel_with(token.clone())).expect("open");
-    token.cancel();
-    drop(go);
-    assert!(pool.shutdown(LONG).is_complete());
-    assert!(!run.load(SeqCst));
-}
-
-/// A12: waiting and running are told apart, so are busy and idle workers, and what failed from what went well.
-#[test]
-fn a12_each_number_means_one_thing() {
-    let pool =
-        Pool::<bool>::builder().workers(1).metrics(AtomicMetrics::default()).build().expect("in range");
-    for fails in [false, true, false] {
-        pool.submit(Job::new(fails, |fails, context| {
-            assert!(context.waited().is_some());
-            thread::sleep(Duration::from_millis(10));
-            if *fails { Err("failed".into()) } else { Ok(()) }
-        }))
-        .expect("open");
-    }
-    assert!(pool.shutdown(LONG).is_complete());
-    let (metrics, stats) = (pool.metrics(), pool.stats());
-    assert_eq!((stats.done, stats.failed), (2, 1));
-    assert_eq!((metrics.accepted(), metrics.waited().count(), metrics.ran().count()), (3, 3, 3));
-    assert!(metrics.ran().sum() >= Duration::from_millis(30));
-    assert!(metrics.waited().sum() >= Duration::from_millis(29), "the third has waited for two");
-}
-
-/// A13: jobs that fail write nothing anywhere: who is told is the handler. This test runs itself once more, with the failing jobs, and
-/// reads what that has written.
-#[test]
-fn a13_failing_jobs_write_nothing() {
-    const INSIDE: &str = "LEASEHOLD_TEST_A13";
-    if std::env::var_os(INSIDE).is_some() {
-        let pool = Pool::<u32>::builder().workers(2).build().expect("in range");
-        for i in 0..500 {
-            pool.submit(Job::new(i, |_, _| Err("a13 has failed".into()))).expect("open");
-        }
-        assert!(pool.shutdown(LONG).is_complete());
-        assert_eq!(pool.stats().failed, 500);
-        return;
-    }
-    let run = std::process::Command::new(std::env::current_exe().expect("a test"))
-        .args(["--exact", "a13_failing_jobs_write_nothing", "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("it starts");
-    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success() && out.contains("1 passed"), "{out}{err}");
-    assert!(!out.contains("a13 has failed") && err.is_empty(), "{out}{err}");
-    assert!(out.lines().count() < 10, "{out}");
-}
-
-/// A14: no two workers have the same number at the same time.
-#[test]
-fn a14_worker_numbers_are_distinct() {
-    let pool = adaptive(1, 5);
-    for _ in 0..3 {
-        let meet = Arc::new(Barrier::new(5));
-        let handles: Vec<_> = (0..5)
-            .map(|_| {
-                let meet = Arc::clone(&meet);
-                let number = move |context: &leasehold::pool::Context<'_>| {
-                    meet.wait();
-                    context.worker()
-                };
-                pool.spawn(number).expect("open")
-            })
-            .collect();
-        let mut numbers: Vec<_> = handles.into_iter().map(|handle| handle.wait().expect("done")).collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, [0, 1, 2, 3, 4]);
-        eventually("they go", || pool.stats().workers == 1);
-    }
-}
-
-/// A15: more workers than processors may be the least.
-#[test]
-fn a15_the_least_may_be_above_the_processors() {
-    let many = thread::available_parallelism().map_or(1, usize::from) + 3;
-    assert_eq!(Pool::<()>::builder().workers(many).build().expect("in range").stats().workers, many);
-}
-
-/// A16: a shutdown that has run out of time returns then, not a second later.
-#[test]
-fn a16_time_is_up_when_it_is_up() {
-    let pool = closures(1, 10);
-    let _go = block(&pool);
-    let start = Instant::now();
-    let _ = pool.shutdown(Duration::from_millis(20));
-    assert!(start.elapsed() < Duration::from_millis(900));
 }

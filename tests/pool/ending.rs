@@ -1,0 +1,177 @@
+//! How a pool ends, and what it says about it.
+
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::pool::{Context, EndingKind, Pool, RejectReason, Task};
+
+use super::common::{Gate, LONG, at_gate, closures, eventually, in_time, task};
+
+#[test]
+fn a_shutdown_without_time_hands_back_what_was_not_run() {
+    let gate = Gate::default();
+    let pool = Arc::new(closures(1));
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    for _ in 0..10 {
+        pool.submit(task(|| panic!("not run"))).expect("open");
+    }
+    let others: Vec<_> = (0..3)
+        .map(|_| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                let ended = pool.shutdown(Duration::from_millis(30));
+                (ended.unrun.len(), ended.still_running)
+            })
+        })
+        .collect();
+    let told: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
+    assert_eq!(told.iter().map(|(unrun, _)| unrun).sum::<usize>(), 10, "each is handed to one of them");
+    assert!(told.iter().all(|&(_, running)| running == 1), "{told:?}");
+    let later = pool.shutdown(Duration::ZERO);
+    assert_eq!((later.handed_back, later.is_complete()), (10, false));
+    gate.open();
+    let end = pool.shutdown(LONG);
+    assert_eq!((end.handed_back, end.still_running), (10, 0));
+    assert_eq!(pool.stats().workers, 0);
+    assert_eq!(pool.try_submit(task(|| ())).expect_err("closed").reason, RejectReason::Closed);
+}
+
+/// Jobs that run are asked to end when time is up.
+#[test]
+fn long_jobs_are_asked_to_end() {
+    let pool = closures(1);
+    let begun = Gate::default();
+    let here = begun.clone();
+    pool.submit(Task::job(move |context| {
+        here.arrive();
+        while !context.is_cancelled() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }))
+    .expect("open");
+    begun.has(1);
+    assert_eq!(pool.shutdown(Duration::from_millis(10)).still_running, 1);
+    assert_eq!(pool.shutdown(LONG).still_running, 0);
+    assert_eq!(pool.stats().done, 1);
+}
+
+#[test]
+fn a_job_may_shut_its_own_pool_down() {
+    let pool = Arc::new(closures(2));
+    let here = Arc::clone(&pool);
+    let handle = pool.spawn(move |_| here.shutdown(LONG).is_complete()).expect("open");
+    assert!(handle.wait().expect("done"));
+    assert!(pool.shutdown(LONG).is_complete());
+}
+
+/// Blocked submitters are let go when the pool ends, with their jobs.
+#[test]
+fn a_shutdown_lets_blocked_submitters_go() {
+    let gate = Gate::default();
+    let pool = Arc::new(Pool::<Task>::builder().workers(1).capacity(1).build().expect("in range"));
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    pool.submit(task(|| ())).expect("open");
+    let blocked: Vec<_> = (0..4)
+        .map(|_| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.submit(task(|| ())).map_err(|refused| refused.reason))
+        })
+        .collect();
+    eventually("they wait", || pool.stats().waiting == 4);
+    let ended = pool.shutdown(Duration::ZERO);
+    assert_eq!(ended.unrun.len(), 1);
+    for thread in blocked {
+        assert_eq!(thread.join().unwrap(), Err(RejectReason::Closed));
+    }
+    gate.open();
+}
+
+#[test]
+fn a_dropped_pool_waits_for_nobody_and_leaks_no_thread() {
+    let gate = Gate::default();
+    let pool = closures(2);
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    let (job, handle) = task(|| ()).with_handle();
+    pool.submit(at_gate(&gate)).expect("open");
+    pool.submit(job).expect("open");
+    let start = Instant::now();
+    let alive = Arc::new(());
+    let inside = Arc::clone(&alive);
+    pool.try_submit(task(move || drop(inside))).expect("room");
+    drop(pool);
+    assert!(start.elapsed() < LONG);
+    assert!(matches!(handle.wait().ending.kind(), EndingKind::Dropped | EndingKind::Done));
+    gate.open();
+    eventually("what its jobs held is let go", || Arc::strong_count(&alive) == 1);
+}
+
+/// A job of the only worker ends its pool: what nobody would run is handed back, and nothing is called complete.
+#[test]
+fn a_shutdown_from_the_only_worker_hands_back_what_waits() {
+    let pool = Arc::new(closures(1));
+    let (gate, here) = (Gate::default(), Arc::clone(&pool));
+    pool.submit(at_gate(&gate)).expect("open");
+    let handle = pool.spawn(move |_| here.shutdown(LONG)).expect("open");
+    for _ in 0..5 {
+        pool.submit(task(|| ())).expect("open");
+    }
+    gate.open();
+    let ended = in_time("it returns", move || handle.wait().expect("done"));
+    assert!(!ended.is_complete());
+    assert_eq!((ended.unrun.len(), ended.handed_back, ended.still_running), (5, 5, 0));
+    assert_eq!(pool.shutdown(LONG).handed_back, 5);
+    assert_eq!(pool.stats().done, 2);
+}
+
+/// Two jobs that both end their pool do not wait for each other.
+#[test]
+fn two_jobs_may_end_their_pool_at_once() {
+    let pool = Arc::new(closures(2));
+    let both = Arc::new(Barrier::new(2));
+    let handles: Vec<_> = (0..2)
+        .map(|_| {
+            let (here, both) = (Arc::clone(&pool), Arc::clone(&both));
+            let end = move |_: &Context<'_>| {
+                both.wait();
+                here.shutdown(Duration::MAX).is_complete()
+            };
+            pool.spawn(end).expect("open")
+        })
+        .collect();
+    for handle in handles {
+        assert!(in_time("it returns", move || handle.wait().expect("done")));
+    }
+    assert!(pool.shutdown(LONG).is_complete());
+}
+
+/// Whoever waits for the end is told how many jobs were handed back, also in the moment in which that happens.
+#[test]
+fn a_patient_shutdown_is_told_what_a_hasty_one_was_given() {
+    for _ in 0..300 {
+        let pool = Arc::new(closures(2));
+        for _ in 0..30 {
+            pool.submit(task(|| ())).expect("open");
+        }
+        let start = Arc::new(Barrier::new(2));
+        let patient = {
+            let (pool, start) = (Arc::clone(&pool), Arc::clone(&start));
+            thread::spawn(move || {
+                start.wait();
+                pool.shutdown(Duration::MAX)
+            })
+        };
+        start.wait();
+        let hasty = pool.shutdown(Duration::ZERO);
+        let patient = patient.join().unwrap();
+        let back = hasty.unrun.len() + patient.unrun.len();
+        assert_eq!(patient.handed_back, back);
+        assert_eq!(pool.stats().done as usize + back, 30);
+    }
+}
