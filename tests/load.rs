@@ -352,7 +352,7 @@ fn refusals_are_the_schedulers_own() {
                 "hold=fixed 20ms",
                 "think=fixed 1ms",
                 "failures=0",
-                "wait=60ms",
+                "wait=25ms",
             ];
             let mut arguments = vec!["gpu", "--duration", "600ms", "--rounds", "1", "--subject", "sticky"];
             changes.iter().for_each(|change| arguments.extend(["--set", change]));

@@ -372,7 +372,7 @@ fn of_order(order: &OrderResult) -> String {
         label: |log| digits(10f64.powf(log)),
         is_logarithm: true,
     };
-    let note = "How many worse ones were lent while a resource could be had; 0.01 stands for none at all. Its mean is that of the rank errors, its \
+    let note = "How many worse ones were lent while a resource could be had; 0.01 stands for none at all. Its mean is near that of the rank errors, its \
                 tail is not: whoever waits in a shard that nobody looks at waits long.";
     let delays = lines(|cell| cell.delay_p99 as f64);
     let delay = chart::lines("Delay against throughput", note, &x, &y, &delays);
