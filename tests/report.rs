@@ -95,6 +95,8 @@ fn the_page_is_whole() {
         "Fairness",
         "Rank error of sticky",
         "Order against throughput",
+        "Delay against throughput",
+        "Utilisation of each resource",
     ] {
         assert!(titles.iter().any(|title| title == expected), "{expected}: {titles:?}");
     }
@@ -178,8 +180,136 @@ fn orders_are_what_they_should_be() {
     };
     assert_eq!(error("strict"), 0.0);
     assert!(error("best-of:4") < error("best-of:2") && error("best-of:2") < error("best-of:1"));
+    let cell = |name: &str| {
+        result["cells"].as_array().unwrap().iter().find(|cell| cell["strategy"] == name).unwrap()
+    };
+    assert_eq!((&cell("strict")["delay_mean"], &cell("strict")["delay_max"]), (&0.0.into(), &0.into()));
+    let delay = |name: &str| cell(name)["delay_mean"].as_f64().unwrap();
+    assert!(delay("best-of:4") < delay("best-of:2") && delay("best-of:2") < delay("best-of:1"));
+    assert!(cell("best-of:2")["delay_p99"].as_u64() <= cell("best-of:2")["delay_max"].as_u64());
     let law = result["cells"][0]["law"].as_f64().unwrap();
     assert!(error("best-of:2") < 2.0 * law, "{} {law}", error("best-of:2"));
     let table = succeed(&[&arguments[..], &["--format", "markdown"]].concat());
     assert!(table.starts_with("| resources | strategy |") && table.lines().count() == 7, "{table}");
+}
+
+/// A cell's number in nanoseconds, or as it is.
+fn number(cell: &str) -> f64 {
+    let cell = cell.strip_suffix(" best").unwrap_or(cell).replace(',', "");
+    let (number, unit) = cell.split_once(' ').unwrap_or((&cell, ""));
+    let factor = match unit {
+        "" | "ns" => 1.0,
+        "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        other => panic!("{cell}: the unit {other}"),
+    };
+    number.parse::<f64>().unwrap_or_else(|error| panic!("{cell}: {error}")) * factor
+}
+
+/// The numbers of the table are those of the result, also where there are too few values for a curve; and the best are the best.
+#[test]
+fn the_table_says_what_the_result_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let play = |name: &str, arguments: &[&str]| {
+        let path = directory.path().join(name);
+        let to =
+            ["--duration", "400ms", "--rounds", "1", "--format", "json", "--out", path.to_str().unwrap()];
+        succeed(&[&["load"], arguments, &to].concat());
+        path
+    };
+    let many = play("many.json", &["replicas", "--workers", "32"]);
+    let few = play("few.json", &["gpu", "--workers", "8", "--set", "hold=exponential 40ms"]);
+    let open = play(
+        "open.json",
+        &["gpu", "--workers", "4", "--resources", "2", "--set", "loop=open", "--set", "rate=300"],
+    );
+    for path in [&many, &few, &open] {
+        let result: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let html = succeed(&["report", path.to_str().unwrap()]);
+        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(&html, options).unwrap();
+        let table = document.descendants().find(|node| is(node, "table")).unwrap();
+        let rows: Vec<Vec<String>> = table
+            .descendants()
+            .filter(|node| is(node, "tr"))
+            .map(|row| row.children().filter(|node| is(node, "th") || is(node, "td")).map(text).collect())
+            .collect();
+        let subjects = result["subjects"].as_array().unwrap();
+        assert_eq!(rows.len(), subjects.len() + 1);
+        let is_open = path == &open;
+        for (heading, pointer, less_is_better) in [
+            ("completed a second", "/throughput", Some(false)),
+            ("waiting p50", "/waiting_ns/p50", Some(true)),
+            ("p99", "/waiting_ns/p99", Some(true)),
+            ("p99.9", "/waiting_ns/p99_9", Some(true)),
+            ("longest", "/waiting_ns/max", Some(true)),
+            ("latency p99", "/latency_ns/p99", Some(true)),
+            ("latency p99 from sending", "/uncorrected_ns/p99", None),
+            ("fairness", "/fairness/resources", None),
+            ("unsent", "/unsent", Some(true)),
+        ] {
+            let column = rows[0].iter().position(|name| name == heading);
+            if !is_open && (heading == "unsent" || heading.ends_with("sending")) {
+                assert_eq!(column, None, "{heading}: in a closed loop there is nothing of the kind");
+                continue;
+            }
+            let column = column.unwrap_or_else(|| panic!("{heading}: {:?}", rows[0]));
+            let told: Vec<f64> = subjects
+                .iter()
+                .map(|subject| subject["run"].pointer(pointer).unwrap().as_f64().unwrap())
+                .collect();
+            let least = told.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = told.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            for (row, &told) in rows[1..].iter().zip(&told) {
+                let cell = &row[column];
+                // Three digits that count.
+                assert!(
+                    (number(cell) - told).abs() <= 0.006 * told.abs() + 0.0006,
+                    "{heading}: {cell}, {told}"
+                );
+                let best = less_is_better.filter(|_| least < most);
+                let expected = best.is_some_and(|less| told == if less { least } else { most });
+                assert_eq!(cell.ends_with(" best"), expected, "{heading}: {cell}");
+            }
+        }
+        let cancelled = rows[0].iter().position(|name| name == "cancelled").unwrap();
+        for (row, subject) in rows[1..].iter().zip(subjects) {
+            let caller = &subject["run"]["counts"]["caller"];
+            let told =
+                caller["cancelled_waiting"].as_f64().unwrap() + caller["cancelled_served"].as_f64().unwrap();
+            assert_eq!(number(&row[cancelled]), told);
+        }
+        if path == &few {
+            let count = result["subjects"][0]["run"]["waiting_ns"]["count"].as_u64().unwrap();
+            assert!(count < 1_000, "{count} values: too many for this test");
+        }
+    }
+}
+
+/// What a replay says of each resource is drawn and told.
+#[test]
+fn a_replay_shows_each_resource() {
+    let directory = tempfile::tempdir().unwrap();
+    let [_, replay, _] = results(&directory);
+    let result: Value = serde_json::from_str(&fs::read_to_string(&replay).unwrap()).unwrap();
+    let html = succeed(&["report", replay.to_str().unwrap()]);
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(&html, options).unwrap();
+    let title = |figure: &Node<'_, '_>| text(figure.descendants().find(|node| is(node, "h3")).unwrap());
+    let figure = document
+        .descendants()
+        .filter(|node| is(node, "figure"))
+        .find(|figure| title(figure) == "Utilisation of each resource")
+        .unwrap();
+    assert_shows_something(figure);
+    let rows: Vec<Node<'_, '_>> = figure.descendants().filter(|node| is(node, "tr")).skip(1).collect();
+    let resources = result["subjects"][0]["resources"].as_array().unwrap();
+    assert_eq!(rows.len(), resources.len());
+    for (row, resource) in rows.iter().zip(resources) {
+        let cells: Vec<String> = row.children().map(text).collect();
+        assert_eq!(cells[0], resource["key"].as_str().unwrap());
+        let told = resource["utilisation"].as_f64().unwrap() * 100.0;
+        assert_eq!(cells[1], format!("{told:.1} %"));
+    }
 }

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "cluster")]
         Command::Cluster(options) => cluster::cluster(&options).map(|()| ExitCode::SUCCESS),
         Command::Load(options) => load::load(&options),
-        Command::Tune(options) => tune::tune(&options).map(|()| ExitCode::SUCCESS),
+        Command::Tune(options) => tune::tune(&options),
         Command::Order(options) => order::order(&options).map(|()| ExitCode::SUCCESS),
         Command::Report(options) => page::report(&options).map(|()| ExitCode::SUCCESS),
         Command::Pressure(options) => pressure::pressure(&options),

@@ -35,8 +35,7 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
     let Source { name, trace, size } = open_trace(options)?;
     let output = Output::open(out)?;
 
-    let rules =
-        Rules { seed: options.seed, max_retries: options.max_retries, max_queue: options.max_queue as usize };
+    let rules = Rules::plain(options.seed, options.max_retries, options.max_queue as usize);
     let mut runs: Vec<_> = subjects.iter().map(|subject| subject.start(&fleet, rules)).collect();
     let mut arrivals = Arrivals::new(trace, options.speed, options.limit);
     {

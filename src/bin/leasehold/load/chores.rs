@@ -1,13 +1,14 @@
 //! What happens to the fleet while it is borrowed from: priorities change, resources go and come, are taken out and put
-//! back. One thread, at the rates of the scenario.
+//! back, drained, several are borrowed at once. One thread, at the rates of the scenario.
 
 use std::{collections::VecDeque, sync::atomic::Ordering, thread, time::Duration};
 
-use leasehold::SplitMix64;
+use leasehold::{Lease, Outcome, Scheduler, SplitMix64};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    asset::Census,
+    asset::{Asset, Census},
+    referee::Grant,
     subject::{Fleet, Subject},
     worker::Round,
 };
@@ -19,6 +20,13 @@ pub struct Done {
     pub removals: u64,
     pub insertions: u64,
     pub exclusions: u64,
+    #[serde(default)]
+    pub drains: u64,
+    /// Times that several were borrowed at once, and leases of that.
+    #[serde(default)]
+    pub several: u64,
+    #[serde(default)]
+    pub leases: u64,
 }
 
 impl Done {
@@ -27,6 +35,9 @@ impl Done {
         self.removals += other.removals;
         self.insertions += other.insertions;
         self.exclusions += other.exclusions;
+        self.drains += other.drains;
+        self.several += other.several;
+        self.leases += other.leases;
     }
 }
 
@@ -43,6 +54,8 @@ struct Chores<'a> {
     /// With the moment of their return.
     away: VecDeque<(u64, u32)>,
     out: VecDeque<(u64, u32)>,
+    drained: VecDeque<(u64, u32)>,
+    held: Vec<(Lease<'a, Asset>, Grant)>,
     done: Done,
 }
 
@@ -50,12 +63,21 @@ struct Chores<'a> {
 pub fn run(round: &Round, census: &Census) -> Done {
     let scenario = &round.scenario;
     let Some(fleet) = Subject::fleet(&round.subject) else { return Done::default() };
-    if scenario.updates + scenario.churn + scenario.exclusions == 0.0 {
+    if scenario.chores() == 0.0 {
         return Done::default();
     }
     let random = SplitMix64::new(SplitMix64::mix(scenario.seed ^ u64::from(round.number)));
-    let (away, out) = (VecDeque::new(), VecDeque::new());
-    let mut chores = Chores { round, fleet, census, random, away, out, done: Done::default() };
+    let mut chores = Chores {
+        round,
+        fleet,
+        census,
+        random,
+        away: VecDeque::new(),
+        out: VecDeque::new(),
+        drained: VecDeque::new(),
+        held: Vec::new(),
+        done: Done::default(),
+    };
     while round.clock.now() < round.begins && !round.stop.is_set() {
         thread::sleep(EVERY);
     }
@@ -63,17 +85,23 @@ pub fn run(round: &Round, census: &Census) -> Done {
         let now = round.clock.now();
         let seconds = (now.saturating_sub(round.begins)) as f64 / 1e9;
         let due = |rate: f64, done: u64| ((rate * seconds) as u64).saturating_sub(done);
+        chores.return_several();
         chores.put_back(now);
         (0..due(scenario.updates, chores.done.updates)).for_each(|_| chores.update());
         (0..due(scenario.churn, chores.done.removals)).for_each(|_| chores.remove(now));
         (0..due(scenario.exclusions, chores.done.exclusions)).for_each(|_| chores.exclude(now));
+        if let Some(scheduler) = round.subject.scheduler() {
+            (0..due(scenario.drains, chores.done.drains)).for_each(|_| chores.drain(scheduler, now));
+            (0..due(scenario.several, chores.done.several)).for_each(|_| chores.borrow_several(scheduler));
+        }
         thread::sleep(EVERY);
     }
+    chores.return_several();
     chores.put_back(u64::MAX);
     chores.done
 }
 
-impl Chores<'_> {
+impl<'a> Chores<'a> {
     /// A member of the fleet, drawn at random; `None` if the one that was drawn is away.
     fn draw(&mut self) -> Option<u32> {
         let lineage = self.random.below(self.round.referee.lineages());
@@ -119,6 +147,38 @@ impl Chores<'_> {
         }
     }
 
+    fn drain(&mut self, scheduler: &Scheduler<Asset>, now: u64) {
+        self.done.drains += 1;
+        let Some(index) = self.draw() else { return };
+        if scheduler.drain(&index) == Ok(true) {
+            self.drained.push_back((now + AWAY, index));
+        }
+    }
+
+    /// Two to four, all or none, until the next time.
+    fn borrow_several(&mut self, scheduler: &'a Scheduler<Asset>) {
+        self.done.several += 1;
+        let count = 2 + self.random.below(3) as usize;
+        let asked = self.round.clock.now();
+        let Ok(leases) = scheduler.acquire_many(count) else { return };
+        if leases.len() != count {
+            self.round.referee.breach(format!("{} leases of {count} that were asked for", leases.len()));
+        }
+        let now = self.round.clock.now();
+        for lease in leases {
+            self.done.leases += 1;
+            let grant = self.round.referee.granted(*lease.key(), asked, now);
+            self.held.push((lease, grant));
+        }
+    }
+
+    fn return_several(&mut self) {
+        for (lease, grant) in self.held.drain(..) {
+            self.round.referee.returns(grant, self.round.clock.now());
+            lease.finish(Outcome::Cancelled);
+        }
+    }
+
     /// Brings back whose time is over.
     fn put_back(&mut self, now: u64) {
         while let Some(index) = pop_due(&mut self.away, now) {
@@ -135,6 +195,12 @@ impl Chores<'_> {
         while let Some(index) = pop_due(&mut self.out, now) {
             (self.fleet.include)(index);
             self.round.referee.excluded(index, false);
+        }
+        while let Some(index) = pop_due(&mut self.drained, now) {
+            // It may have been removed meanwhile.
+            if let Some(scheduler) = self.round.subject.scheduler() {
+                let _ = scheduler.undrain(&index);
+            }
         }
     }
 }

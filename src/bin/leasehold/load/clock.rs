@@ -1,7 +1,10 @@
 //! The run's time: nanoseconds since its beginning, and the word that it is over.
 
 use std::{
+    future::{Future, poll_fn},
+    pin::pin,
     sync::atomic::{AtomicBool, Ordering},
+    task::Poll,
     thread,
     time::{Duration, Instant},
 };
@@ -54,6 +57,27 @@ impl Stop {
         self.flag.load(Ordering::Relaxed)
     }
 
+    /// What a task waits for, or `None` if the end of the round came first; what was asked for is then dropped.
+    pub async fn unless_set<T>(&self, asks: impl Future<Output = T>) -> Option<T> {
+        let mut asks = pin!(asks);
+        // Most have their answer at once, and need not look for the end.
+        let first = poll_fn(|context| {
+            Poll::Ready(match asks.as_mut().poll(context) {
+                Poll::Ready(answer) => Some(answer),
+                Poll::Pending => None,
+            })
+        });
+        if let Some(answer) = first.await {
+            return Some(answer);
+        }
+        let mut stopped = self.tasks.subscribe();
+        tokio::select! {
+            biased;
+            answer = asks => Some(answer),
+            _ = stopped.wait_for(|stopped| *stopped) => None,
+        }
+    }
+
     /// Sleeps until then. `false` if the end of the round came first.
     ///
     /// Tasks are woken by tokio's timer, whose ticks are a millisecond: a shorter sleep is rounded up.
@@ -78,5 +102,25 @@ impl Stop {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_waits_sees_the_end() {
+        let stop = Stop::new();
+        assert_eq!(stop.unless_set(async { 7 }).await, Some(7));
+        let waits = stop.unless_set(std::future::pending::<()>());
+        let ends = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            stop.set();
+        };
+        let (answer, ()) = tokio::join!(waits, ends);
+        assert_eq!(answer, None);
+        // An answer that is there counts, whatever else is over.
+        assert_eq!(stop.unless_set(async { 8 }).await, Some(8));
     }
 }

@@ -50,6 +50,7 @@ pub struct State {
     pub sum: Record,
     pub begun: u64,
     pub unsent: u64,
+    pub too_late: u64,
     pub served: Vec<u64>,
     pub throughput: Vec<f64>,
     pub series: Vec<Point>,
@@ -70,6 +71,7 @@ impl State {
             sum: Record::new(),
             begun: 0,
             unsent: 0,
+            too_late: 0,
             served: vec![0; setting.scenario.workers as usize],
             throughput: Vec::new(),
             series: Vec::new(),
@@ -84,8 +86,9 @@ impl State {
 
 /// Of one acquisition out of so many the order is looked at: seldom enough that the look costs little beside the fleet.
 fn sample(scenario: &Scenario) -> u32 {
-    // Whom the scheduler has ejected nobody outside knows, so there is no order to compare with.
-    if scenario.ejection { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
+    // Whom the scheduler has ejected nobody outside knows, and of whom is drained nobody has told the referee: there is no order to
+    // compare with.
+    if scenario.ejection || scenario.drains > 0.0 { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
 }
 
 /// Plays a round. `before_all` is what all rounds of all subjects have taken before.
@@ -130,19 +133,30 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         };
         (seen, chores.join().expect("chores do not panic"))
     });
-    let length = Duration::from_nanos(clock.now() - round.begins).min(scenario.duration.0);
+    let length = since(clock.now(), round.begins).min(scenario.duration.0);
     let sum = round.recorder.sum();
-    state.throughput.push(sum.counts.completed as f64 / length.as_secs_f64());
+    state.throughput.push(rate(sum.counts.completed, length));
     state.sum.merge(&sum);
     for (served, worker) in state.served.iter_mut().zip(&round.workers) {
         *served += worker.served.load(Ordering::Relaxed);
         state.begun += worker.begun.load(Ordering::Relaxed);
         state.unsent += worker.unsent.load(Ordering::Relaxed);
+        state.too_late += worker.too_late.load(Ordering::Relaxed);
     }
     state.chores.merge(done);
     state.series.extend(seen.series);
     state.heat = seen.heat;
     state.length += length;
+}
+
+/// How long a round has gone on. Ctrl-C may end it before it has begun.
+fn since(now: u64, begins: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(begins))
+}
+
+/// A second; of no time at all there is none.
+pub fn rate(count: u64, length: Duration) -> f64 {
+    if length.is_zero() { 0.0 } else { count as f64 / length.as_secs_f64() }
 }
 
 fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
@@ -191,5 +205,17 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("workers that are threads block"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_may_end_before_it_begins() {
+        assert_eq!(since(5, 20_000_000), Duration::ZERO);
+        assert_eq!(rate(0, since(5, 20_000_000)), 0.0);
+        assert_eq!(rate(10, Duration::from_secs(2)), 5.0);
     }
 }

@@ -118,7 +118,7 @@ fn scenario_help() -> String {
 /// The exit code if a rule was broken or a count does not balance.
 const BROKEN: u8 = 1;
 /// The exit code after Ctrl-C, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 pub fn load(options: &Load) -> Result<ExitCode> {
     let scenario = Scenario::open(&options.scenario, &options.all_changes())?;
@@ -129,19 +129,24 @@ pub fn load(options: &Load) -> Result<ExitCode> {
     let out = options.out.as_deref();
     output::keep_apart(out, "the scenario's trace", scenario.trace.as_deref())?;
     let output = Output::open(out)?;
-    let result = play(&options.scenario, scenario)?;
+    let result = play(&options.scenario, scenario, &Interrupt::listen()?)?;
     output.write(&match options.format {
         Format::Table => table::render(&result),
         Format::Json => {
             serde_json::to_string_pretty(&result).expect("names and numbers always serialise") + "\n"
         }
     })?;
+    Ok(ExitCode::from(verdict(&result)))
+}
+
+/// The exit code. A broken rule counts more than the end by hand.
+fn verdict(result: &LoadResult) -> u8 {
     let mut faults = result.subjects.iter().filter_map(|subject| subject.run.as_ref()).flat_map(Run::faults);
-    Ok(match faults.next() {
-        Some(_) => ExitCode::from(BROKEN),
-        None if result.interrupted => ExitCode::from(INTERRUPTED),
-        None => ExitCode::SUCCESS,
-    })
+    match faults.next() {
+        Some(_) => BROKEN,
+        None if result.interrupted => INTERRUPTED,
+        None => 0,
+    }
 }
 
 impl Load {
@@ -166,16 +171,13 @@ impl Load {
 }
 
 /// Plays all rounds of all subjects, in turns.
-pub fn play(source: &str, scenario: Scenario) -> Result<LoadResult> {
+pub fn play(source: &str, scenario: Scenario, interrupt: &Interrupt) -> Result<LoadResult> {
     let schedule = Schedule::open(&scenario)?;
-    let runtime = Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|cause| Error::file("tokio", "cannot be started", cause))?;
+    let runtime = started(&mut Builder::new_multi_thread())?;
     let total = u64::from(scenario.rounds) * scenario.subjects.len() as u64;
     let setting = Setting {
         progress: Progress::new(total, scenario.duration.0),
-        interrupted: end_on_signal(&runtime),
+        interrupted: Arc::clone(&interrupt.flag),
         scenario: Arc::new(scenario),
         schedule,
         clock: Arc::new(Clock::new()),
@@ -221,18 +223,38 @@ pub fn processors() -> u32 {
     thread::available_parallelism().map_or(1, usize::from) as u32
 }
 
-/// Ctrl-C ends the run in order; a second one ends the program.
-fn end_on_signal(runtime: &Runtime) -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    runtime.spawn(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            if flag.swap(true, Ordering::Relaxed) {
-                process::exit(INTERRUPTED.into());
+fn started(builder: &mut Builder) -> Result<Runtime> {
+    let runtime = builder.enable_all().build();
+    runtime.map_err(|cause| Error::file("tokio", "cannot be started", cause))
+}
+
+/// Ctrl-C ends what goes on in order; a second one ends the program. From the beginning to its end nothing else listens: one of all that a
+/// command plays.
+pub struct Interrupt {
+    flag: Arc<AtomicBool>,
+    /// Listens while it lives.
+    _runtime: Runtime,
+}
+
+impl Interrupt {
+    pub fn listen() -> Result<Self> {
+        let runtime = started(Builder::new_multi_thread().worker_threads(1))?;
+        let flag = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&flag);
+        runtime.spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                if raised.swap(true, Ordering::Relaxed) {
+                    process::exit(INTERRUPTED.into());
+                }
             }
-        }
-    });
-    interrupted
+        });
+        Ok(Interrupt { flag, _runtime: runtime })
+    }
+
+    /// Whether somebody wants the end.
+    pub fn is_raised(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
 }
 
 /// Numbers for resources that replace others; more would only take memory.
@@ -282,11 +304,15 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
         seconds,
         requests: state.begun,
         unsent: state.unsent,
-        throughput: if seconds > 0.0 { completed as f64 / seconds } else { 0.0 },
+        throughput: drive::rate(completed, state.length),
         throughput_of_rounds: state.throughput,
         waiting_ns: Times::new(&state.sum.waiting),
         latency_ns: Times::new(&state.sum.latency),
         uncorrected_ns: (scenario.pace == Loop::Open).then(|| Times::new(&state.sum.uncorrected)),
+        held_ns: Times::new(&state.sum.held),
+        delay_ns: (!scenario.delay.is_zero()).then(|| Times::new(&state.sum.delayed)),
+        late_ns: Times::new(&state.sum.late),
+        too_late: state.too_late,
         rank_error: RankError::new(&state.sum.rank_errors),
         fairness: Fairness {
             resources: fairness(scenario, &state.referee),
@@ -317,4 +343,38 @@ fn fairness(scenario: &Scenario, referee: &Referee) -> f64 {
         sum += jain(&shares) * shares.len() as f64;
     }
     sum / f64::from(scenario.resources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{result::Check, *};
+
+    /// A result with one run, which is as if nothing had been played.
+    fn result(checks: Vec<Check>, broken: u64, interrupted: bool) -> LoadResult {
+        let run = Run { checks, broken, ..Run::default() };
+        LoadResult {
+            schema: SCHEMA,
+            kind: KIND.into(),
+            source: "none".into(),
+            interrupted,
+            processors: 1,
+            scenario: Scenario::default(),
+            subjects: vec![
+                SubjectResult { name: "unfit".into(), unfit: Some("why".into()), run: None },
+                SubjectResult { name: "sticky".into(), unfit: None, run: Some(run) },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_exit_code_says_what_is_worst() {
+        let check = |holds| vec![Check::that("a", true, "b".into()), Check::that("c", holds, "d".into())];
+        assert_eq!(verdict(&result(check(true), 0, false)), 0);
+        assert_eq!(verdict(&result(check(true), 0, true)), INTERRUPTED);
+        assert_eq!(verdict(&result(check(false), 0, false)), BROKEN);
+        assert_eq!(verdict(&result(check(false), 0, true)), BROKEN);
+        // Broken, though none of the first few is told in words.
+        assert_eq!(verdict(&result(check(true), 1, false)), BROKEN);
+        assert_eq!(verdict(&result(check(true), 3, true)), BROKEN);
+    }
 }

@@ -15,8 +15,10 @@ pub enum Ending {
     CancelledWaiting,
     /// The caller gave up while it was served.
     CancelledServed,
-    /// The end of the run came first.
+    /// The end of the run came first, while it was served.
     CutShort,
+    /// The end of the run came first, while it waited.
+    CutWaiting,
 }
 
 /// The scheduler's answers that are no lease.
@@ -50,6 +52,8 @@ pub struct Counts {
     pub backend: BackendCounts,
     pub caller: CallerCounts,
     pub cut_short: u64,
+    #[serde(default)]
+    pub cut_waiting: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +96,7 @@ impl Counts {
             Ending::CancelledWaiting => &mut self.caller.cancelled_waiting,
             Ending::CancelledServed => &mut self.caller.cancelled_served,
             Ending::CutShort => &mut self.cut_short,
+            Ending::CutWaiting => &mut self.cut_waiting,
         } += 1;
     }
 
@@ -115,8 +120,12 @@ impl Counts {
         self.backend.failed + self.backend.rate_limited + self.backend.timed_out
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 14] {
-        let Counts { completed, peeked, scheduler, backend, caller, cut_short } = self;
+    pub fn by_caller(&self) -> u64 {
+        self.caller.cancelled_waiting + self.caller.cancelled_served
+    }
+
+    fn all_mut(&mut self) -> [&mut u64; 15] {
+        let Counts { completed, peeked, scheduler, backend, caller, cut_short, cut_waiting } = self;
         let SchedulerCounts { none_eligible, timed_out, shed, queue_full, closed, not_eligible } = scheduler;
         let BackendCounts { failed, rate_limited, timed_out: backend_timed_out } = backend;
         let CallerCounts { cancelled_waiting, cancelled_served } = caller;
@@ -135,6 +144,7 @@ impl Counts {
             cancelled_waiting,
             cancelled_served,
             cut_short,
+            cut_waiting,
         ]
     }
 }
@@ -143,7 +153,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ALL: [Ending; 14] = [
+    const ALL: [Ending; 15] = [
         Ending::Completed,
         Ending::Peeked,
         Ending::Scheduler(Refusal::NoneEligible),
@@ -158,6 +168,7 @@ mod tests {
         Ending::CancelledWaiting,
         Ending::CancelledServed,
         Ending::CutShort,
+        Ending::CutWaiting,
     ];
 
     #[test]
@@ -167,7 +178,7 @@ mod tests {
             assert_eq!(counts.total(), before as u64);
             counts.add(ending);
         }
-        assert_eq!((counts.by_scheduler(), counts.by_backend()), (6, 3));
+        assert_eq!((counts.by_scheduler(), counts.by_backend(), counts.by_caller()), (6, 3, 2));
         let mut twice = counts.clone();
         twice.merge(&counts);
         assert!(twice.all_mut().into_iter().all(|count| *count == 2));

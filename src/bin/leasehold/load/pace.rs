@@ -16,7 +16,8 @@ use crate::{
 pub struct Planned {
     /// Since the beginning of the round.
     pub at: Duration,
-    /// How long the backend will take, if all goes well.
+    /// How long the backend will take before it answers, and from then on, if all goes well.
+    pub delay: Duration,
     pub hold: Duration,
 }
 
@@ -38,6 +39,7 @@ impl Schedule {
             let hold = tokens / scenario.tokens_per_second / scenario.speed;
             planned.push(Planned {
                 at: Duration::from_nanos(request.at),
+                delay: Duration::ZERO,
                 hold: Duration::from_secs_f64(hold.min(super::scenario::LONGEST.as_secs_f64())),
             });
         }
@@ -54,11 +56,19 @@ pub struct Pace<'a> {
     /// The moment of the last request of an open loop.
     last: Duration,
     began: bool,
+    /// After so long the shape of the load begins anew.
+    round: Duration,
 }
 
 impl<'a> Pace<'a> {
     pub fn new(scenario: &'a Scenario, schedule: Option<&'a Schedule>, worker: u32) -> Self {
-        Pace { scenario, schedule, row: worker as usize, last: Duration::ZERO, began: false }
+        let round = scenario.duration.0;
+        Pace { scenario, schedule, row: worker as usize, last: Duration::ZERO, began: false, round }
+    }
+
+    /// The same, for a load that is longer than the round whose shape it has, again and again.
+    pub fn repeating(self, round: Duration) -> Self {
+        Pace { round, ..self }
     }
 
     /// What is to be sent next, by somebody who has done with everything before at `now`. `None`: nothing any more.
@@ -89,7 +99,7 @@ impl<'a> Pace<'a> {
             (Distribution::Trace, Some(planned)) => planned.hold,
             (hold, _) => hold.draw(random),
         };
-        Some(Planned { at, hold })
+        Some(Planned { at, delay: self.scenario.delay.draw(random), hold })
     }
 
     /// The worker's next row of the trace: rows are dealt to the workers in turns. A closed loop begins anew at its end.
@@ -112,7 +122,8 @@ impl<'a> Pace<'a> {
         loop {
             let unit: f64 = Exp1.sample(random);
             at += Duration::from_secs_f64((unit * mean).min(1e6));
-            let through = burst.strength(at, duration.0) / burst.greatest();
+            let within = Duration::from_nanos((at.as_nanos() % self.round.as_nanos().max(1)) as u64);
+            let through = burst.strength(within, self.round) / burst.greatest();
             if at > duration.0 || random.random::<f64>() < through {
                 return at;
             }
@@ -164,7 +175,11 @@ mod tests {
 
     #[test]
     fn traces_are_dealt_in_turns() {
-        let rows = (0..7u64).map(|i| Planned { at: Duration::from_secs(i), hold: Duration::from_millis(i) });
+        let rows = (0..7u64).map(|i| Planned {
+            at: Duration::from_secs(i),
+            delay: Duration::ZERO,
+            hold: Duration::from_millis(i),
+        });
         let schedule = Schedule(rows.collect());
         let mut scenario = open("trace");
         scenario.workers = 3;

@@ -25,8 +25,12 @@ pub fn units(scenario: &Scenario, fleet: &[Asset]) -> Result<Vec<u32>, Unfit> {
         (scenario.wait.0.is_zero(), "an answer at once"),
         (scenario.cooldown.0 > Duration::ZERO || scenario.rate_limits > 0.0, "resources that rest"),
         (scenario.ejection, "resources that are taken out for their failures"),
-        (scenario.affinity + scenario.named + scenario.peeks > 0.0, "ids, names and looks"),
-        (scenario.updates + scenario.churn + scenario.exclusions > 0.0, "a fleet that changes"),
+        (
+            scenario.affinity + scenario.named + scenario.filtered + scenario.peeks > 0.0,
+            "ids, names, filters and looks",
+        ),
+        (scenario.classes > 1, "classes"),
+        (scenario.chores() > 0.0, "a fleet that changes"),
         (scenario.shed || scenario.max_waiters > 0, "a queue with a bound"),
         (scenario.soak, "everything"),
     ] {

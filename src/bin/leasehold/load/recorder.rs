@@ -20,6 +20,9 @@ pub struct Seen {
     pub took: u64,
     /// The same from the moment at which it was really sent.
     pub took_since_sent: u64,
+    /// How long its lease was held; and of that, before the backend answered, if it did.
+    pub held: Option<u64>,
+    pub delayed: Option<u64>,
 }
 
 /// Distributions and counts of one stripe, or of a whole run.
@@ -28,6 +31,10 @@ pub struct Record {
     pub waiting: Histogram<u64>,
     pub latency: Histogram<u64>,
     pub uncorrected: Histogram<u64>,
+    pub held: Histogram<u64>,
+    pub delayed: Histogram<u64>,
+    /// How late the tool itself was with requests whose worker slept until their moment.
+    pub late: Histogram<u64>,
     pub rank_errors: Histogram<u64>,
     /// Of `waiting`, what is new since it was last taken: for the live display and the series.
     fresh: Histogram<u64>,
@@ -45,6 +52,9 @@ impl Record {
             waiting: times(),
             latency: times(),
             uncorrected: times(),
+            held: times(),
+            delayed: times(),
+            late: times(),
             rank_errors: Histogram::new_with_bounds(1, 1 << 20, 3).expect("bounds in range"),
             fresh: times(),
         }
@@ -56,6 +66,8 @@ impl Record {
             self.waiting.saturating_record(waited);
             self.fresh.saturating_record(waited);
         }
+        seen.held.into_iter().for_each(|held| self.held.saturating_record(held));
+        seen.delayed.into_iter().for_each(|delayed| self.delayed.saturating_record(delayed));
         if matches!(seen.ending, Ending::Completed | Ending::Backend(_)) {
             self.latency.saturating_record(seen.took);
             self.uncorrected.saturating_record(seen.took_since_sent);
@@ -68,6 +80,9 @@ impl Record {
             (&mut self.waiting, &other.waiting),
             (&mut self.latency, &other.latency),
             (&mut self.uncorrected, &other.uncorrected),
+            (&mut self.held, &other.held),
+            (&mut self.delayed, &other.delayed),
+            (&mut self.late, &other.late),
             (&mut self.rank_errors, &other.rank_errors),
         ] {
             sum.add(part).expect("made alike");
@@ -116,6 +131,10 @@ impl Recorder {
 
     pub fn record(&self, worker: u32, seen: &Seen) {
         lock(&self.stripe(worker).record).add(seen);
+    }
+
+    pub fn late(&self, worker: u32, nanos: u64) {
+        lock(&self.stripe(worker).record).late.saturating_record(nanos);
     }
 
     pub fn rank_error(&self, worker: u32, error: u64) {
@@ -187,6 +206,8 @@ mod tests {
             waited: Some(took / 2),
             took,
             took_since_sent: took / 4,
+            held: Some(took),
+            delayed: None,
         };
         (0..30).for_each(|worker| recorder.record(worker, &seen(u64::from(worker) * 1_000)));
         let waits = recorder.waits(7);

@@ -133,7 +133,8 @@ impl Referee {
     /// A return that began at `began` and is over by `now` lets the resource cool for `rest` nanoseconds.
     pub fn cools(&self, index: u32, began: u64, rest: u64, now: u64) {
         let slot = &self.slots[index as usize];
-        slot.cool_known.store(now, Ordering::SeqCst);
+        // Two returns may come here in the other order: what is known goes only forward.
+        slot.cool_known.fetch_max(now, Ordering::SeqCst);
         slot.cool_until.fetch_max(began.saturating_add(rest), Ordering::SeqCst);
     }
 
@@ -288,6 +289,16 @@ mod tests {
         assert_eq!(referee.verdict().0, 0);
         referee.granted(0, 111, 149);
         assert!(texts(&referee).contains("1 ns before the end of its cooling"));
+    }
+
+    /// Two returns at once: the later one may write first, and what is certain must not become so earlier.
+    #[test]
+    fn what_is_certain_goes_only_forward() {
+        let referee = referee(1);
+        referee.cools(0, 100, 50, 110);
+        referee.cools(0, 90, 10, 105);
+        referee.granted(0, 108, 120);
+        assert_eq!(referee.verdict().0, 0, "{}", texts(&referee));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct SubjectResult {
     pub run: Option<Run>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Run {
     pub shards: Option<u32>,
     pub rounds: u32,
@@ -48,6 +48,17 @@ pub struct Run {
     pub latency_ns: Times,
     /// Open loop only: the same, measured from when a request was really sent.
     pub uncorrected_ns: Option<Times>,
+    /// How long leases were held; and, of that, before the backend answered, where the scenario has such a delay.
+    #[serde(default)]
+    pub held_ns: Times,
+    #[serde(default)]
+    pub delay_ns: Option<Times>,
+    /// How late the tool itself was with requests whose worker slept until their moment: its clock's ticks.
+    #[serde(default)]
+    pub late_ns: Times,
+    /// Of the scheduler's `timed_out`: those whose time was over before their worker could send them.
+    #[serde(default)]
+    pub too_late: u64,
     pub rank_error: Option<RankError>,
     pub fairness: Fairness,
     pub chores: Done,

@@ -6,12 +6,15 @@
 //! had been retired before is freed all the same. After it has gone everything is.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
-use leasehold::{Builder, Cooldown, Overdue};
+use leasehold::{Builder, Cooldown, Event, Overdue, Overflow};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -25,16 +28,20 @@ use super::{
     worker::Round,
 };
 
-/// Every feature that can be on beside the others.
-pub fn everything_on(builder: Builder<Asset>) -> Builder<Asset> {
+/// Every feature that can be on beside the others. What requests and chores do with them is in the scenario.
+pub fn everything_on(builder: Builder<Asset>, scenario: &Scenario) -> Builder<Asset> {
     let builder = builder
         .remember_outcomes(true)
         .cooldown(Cooldown::default())
         .event_capacity(1 << 12)
+        // Longer than any lease of the scenario: that nobody is revoked is checked.
         .max_hold(Duration::from_secs(30))
-        .overdue(Overdue::Report);
+        .overdue(Overdue::Revoke)
+        .max_resources(scenario.resources as usize, Overflow::Reject);
     #[cfg(feature = "telemetry")]
-    let builder = builder.measure(64);
+    let builder = builder.measure(64).measure_order(64);
+    #[cfg(feature = "tracing")]
+    let builder = builder.observer(traced::observer());
     builder
 }
 
@@ -45,8 +52,9 @@ pub struct Soak {
     pub fleet_bytes: u64,
     /// Bytes allocated and not freed, each second.
     pub heap_bytes: Vec<u64>,
-    /// Growth from the second quarter of the run to the last, over the fleet's size: 0.01 is one per cent.
-    pub growth: f64,
+    /// Growth from the second quarter of the run to the last, over the fleet's size: 0.01 is one per cent. `None`: the run was too short
+    /// to measure it.
+    pub growth: Option<f64>,
     /// Times that the reader came and stayed.
     pub stays: u64,
     /// Values that were replaced or removed.
@@ -59,6 +67,13 @@ pub struct Soak {
     pub left_over: u64,
     /// How often the most that waits to be freed came down: the reclaimer goes on.
     pub times_freed: u64,
+    /// Events that an observer has read, lines of all scrapes together, and events that went to `tracing`; 0 without the feature.
+    #[serde(default)]
+    pub events: u64,
+    #[serde(default)]
+    pub scraped: u64,
+    #[serde(default)]
+    pub traced: u64,
 }
 
 /// What the reader and the watcher share.
@@ -68,6 +83,9 @@ pub struct Watch {
     times: AtomicU64,
     /// Values that had been retired when it last came.
     retired_before: AtomicU64,
+    /// Events that were read, and lines that were scraped.
+    events: Arc<AtomicU64>,
+    scraped: AtomicU64,
 }
 
 /// What a thread gathers before it frees: the library's documentation says so.
@@ -79,7 +97,19 @@ pub const STAY: Duration = Duration::from_secs(1);
 impl Watch {
     /// Comes and goes until the round ends.
     pub fn read(&self, round: &Round) {
-        let Some(scheduler) = round.subject.scheduler() else { return };
+        let Subject::Leasehold(scheduler) = &*round.subject else { return };
+        let seen = Arc::clone(&self.events);
+        // One for all rounds: it ends with the scheduler.
+        let observer = move |_: &Event<u32>| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        };
+        if round.number == 0
+            && let Err(error) = scheduler.observe(observer)
+        {
+            round.referee.breach(format!("the observer was refused: {error}"));
+        }
+        #[cfg(feature = "prometheus")]
+        let registry = scraped::registry(scheduler);
         while !round.stop.is_set() {
             // SeqCst, here and below: whoever sees that it stays sees what had been retired when it came, and not less.
             self.retired_before.store(round.retired.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -88,6 +118,8 @@ impl Watch {
             self.times.fetch_add(1, Ordering::Relaxed);
             pause(round, STAY);
             drop(seen);
+            #[cfg(feature = "prometheus")]
+            self.scraped.fetch_add(scraped::lines(&registry), Ordering::Relaxed);
             self.stays.store(false, Ordering::SeqCst);
             pause(round, STAY);
         }
@@ -151,18 +183,21 @@ impl Garbage {
     }
 }
 
+/// Seconds of a quarter at the least: of fewer the median is an accident.
+const QUARTER: usize = 5;
+
 /// The median of the last quarter less that of the second, over the fleet's size. The first quarter is for warming up.
-fn growth(bytes: &[u64], fleet: u64) -> f64 {
+fn growth(bytes: &[u64], fleet: u64) -> Option<f64> {
     let quarter = bytes.len() / 4;
-    if quarter == 0 || fleet == 0 {
-        return 0.0;
+    if quarter < QUARTER || fleet == 0 {
+        return None;
     }
     let median = |part: &[u64]| {
         let mut part = part.to_vec();
         part.sort_unstable();
         part[part.len() / 2] as f64
     };
-    (median(&bytes[3 * quarter..]) - median(&bytes[quarter..2 * quarter])) / fleet as f64
+    Some((median(&bytes[3 * quarter..]) - median(&bytes[quarter..2 * quarter])) / fleet as f64)
 }
 
 /// Replaces each value once: from then on it is in a block of its own, which the first one is not, and that would look like
@@ -180,9 +215,26 @@ pub fn warm_up(subject: &Subject, referee: &Referee, census: &Census) {
 pub fn conclude(garbage: Garbage, scenario: &Scenario, state: &State, checks: &mut Vec<Check>) -> Soak {
     leasehold::collect_garbage();
     let members = state.subject.fleet().map_or(0, |fleet| (fleet.len)());
-    let soak = garbage.finish(state.watch.stays(), waiting(&state.census, members));
-    let percent = format!("{:.3} % of {} bytes", soak.growth * 100.0, soak.fleet_bytes);
-    checks.push(Check::that("memory", soak.growth < 0.01, percent));
+    let mut soak = garbage.finish(state.watch.stays(), waiting(&state.census, members));
+    // Nothing can be said of memory in a short run, and so nothing is.
+    if let Some(growth) = soak.growth {
+        let percent = format!("{:.3} % of {} bytes", growth * 100.0, soak.fleet_bytes);
+        checks.push(Check::that("memory", growth < 0.01, percent));
+    }
+    if let Some(scheduler) = state.subject.scheduler() {
+        checks.push(Check::equal("revoked", ("seen", scheduler.stats().revoked), ("expected", 0)));
+        soak.events = state.watch.events.load(Ordering::Relaxed);
+        checks.push(Check::that("observer", soak.events > 0, format!("{} events read", soak.events)));
+    }
+    soak.scraped = state.watch.scraped.load(Ordering::Relaxed);
+    if cfg!(feature = "prometheus") {
+        checks.push(Check::that("scrapes", soak.scraped > 0, format!("{} lines", soak.scraped)));
+    }
+    #[cfg(feature = "tracing")]
+    {
+        soak.traced = traced::count();
+        checks.push(Check::that("tracing", soak.traced > 0, format!("{} events", soak.traced)));
+    }
     // What threads gather before they free: the chores' and this one, and those of the runtime, in which the last lease of a
     // replaced value may end. And the values of leases that are out.
     let gathered = GATHERS * (2 + u64::from(processors()));
@@ -201,17 +253,93 @@ pub fn waiting(census: &Census, members: usize) -> u64 {
     census.count().saturating_sub(members as u64)
 }
 
+#[cfg(feature = "prometheus")]
+mod scraped {
+    use std::sync::Arc;
+
+    use leasehold::{
+        Scheduler,
+        prometheus::{SchedulerCollector, text},
+    };
+    use prometheus_client::registry::Registry;
+
+    use super::Asset;
+
+    pub fn registry(scheduler: &Arc<Scheduler<Asset>>) -> Registry {
+        let collector = SchedulerCollector::new();
+        collector.watch("soak", scheduler);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(collector));
+        registry
+    }
+
+    /// Scrapes once.
+    pub fn lines(registry: &Registry) -> u64 {
+        text(registry).map_or(0, |text| text.lines().count() as u64)
+    }
+}
+
+/// A subscriber that counts what it is told: without one nothing would be made of the events.
+#[cfg(feature = "tracing")]
+mod traced {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use leasehold::tracing::TracingObserver;
+    use tracing::{
+        Event, Metadata, Subscriber,
+        span::{Attributes, Id, Record},
+    };
+
+    static EVENTS: AtomicU64 = AtomicU64::new(0);
+
+    struct Counts;
+
+    impl Subscriber for Counts {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "leasehold"
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            EVENTS.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    pub fn observer() -> TracingObserver {
+        // Of several subjects only the first sets it; it counts for all.
+        let _ = tracing::subscriber::set_global_default(Counts);
+        TracingObserver::new("soak")
+    }
+
+    pub fn count() -> u64 {
+        EVENTS.load(Ordering::Relaxed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn growth_is_between_quarters() {
-        let flat = [9, 9, 5, 6, 5, 5, 6, 5].map(|bytes| bytes * 1_000);
-        assert!(growth(&flat, 100_000).abs() < 0.02);
+        let flat: Vec<u64> =
+            [9, 9, 5, 6, 5, 5, 6, 5].into_iter().flat_map(|bytes| [bytes * 1_000; 3]).collect();
+        assert!(growth(&flat, 100_000).unwrap().abs() < 0.02);
         let grows: Vec<u64> = (0..100).map(|second| 1_000_000 + second * 1_000).collect();
-        assert!((growth(&grows, 100_000) - 0.5).abs() < 0.02);
-        assert_eq!((growth(&[1, 2], 10), growth(&[], 10)), (0.0, 0.0));
+        assert!((growth(&grows, 100_000).unwrap() - 0.5).abs() < 0.02);
+        // Not measured, which is not the same as none.
+        assert_eq!([&grows[..2], &grows[..19], &[]].map(|bytes| growth(bytes, 10)), [None; 3]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who is under load: the scheduler with a strategy, the mutex, other people's pools; one enum, so that the life of a
 //! request is written once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use leasehold::{
     AcquireError, AcquireKeyError, Ejection, Lease, Outcome, Scheduler, TokioTimer, WaitError,
@@ -29,10 +29,17 @@ pub enum Wish {
     /// The resource that this id belongs to, or a near one.
     Affinity(u64),
     Named(u32),
+    /// One of every second lineage.
+    Matching,
+}
+
+/// What the filter of [`Wish::Matching`] accepts.
+fn accepts(asset: &Asset) -> bool {
+    asset.index.is_multiple_of(2)
 }
 
 pub enum Subject {
-    Leasehold(Box<Scheduler<Asset>>),
+    Leasehold(Arc<Scheduler<Asset>>),
     Mutex(MutexScheduler<Asset>),
     Naive(RoundRobinScheduler<Asset>),
     #[cfg(feature = "peers")]
@@ -117,12 +124,12 @@ impl Subject {
             builder = builder.timer(TokioTimer::new(runtime.clone()));
         }
         if scenario.soak {
-            builder = super::soak::everything_on(builder);
+            builder = super::soak::everything_on(builder, scenario);
         }
         let scheduler =
             builder.build().map_err(|error| Error::Options(format!("subject {name}: {error}")))?;
         scheduler.insert_batch(fleet).map_err(|_| refused(0))?;
-        Ok(Ok(Subject::Leasehold(Box::new(scheduler))))
+        Ok(Ok(Subject::Leasehold(Arc::new(scheduler))))
     }
 
     #[cfg(feature = "peers")]
@@ -150,11 +157,12 @@ impl Subject {
         driver: Driver,
         clock: &Clock,
         wish: Wish,
+        class: u8,
         patience: Duration,
     ) -> std::result::Result<Held<'_>, Refusal> {
         match self {
             Subject::Leasehold(scheduler) => {
-                acquire(scheduler, driver, wish, patience).await.map(Held::Leasehold)
+                acquire(scheduler, driver, wish, class, patience).await.map(Held::Leasehold)
             }
             Subject::Mutex(lender) => ask_again(lender, driver, clock, wish, patience).await.map(Held::Mutex),
             Subject::Naive(lender) => ask_again(lender, driver, clock, wish, patience).await.map(Held::Naive),
@@ -227,6 +235,7 @@ async fn acquire<'s>(
     scheduler: &'s Scheduler<Asset>,
     driver: Driver,
     wish: Wish,
+    class: u8,
     patience: Duration,
 ) -> std::result::Result<Lease<'s, Asset>, Refusal> {
     if patience.is_zero() {
@@ -237,29 +246,42 @@ async fn acquire<'s>(
         return match wish {
             Wish::Anything => scheduler.acquire().map_err(none),
             Wish::Affinity(id) => scheduler.acquire_by_affinity(&id).map_err(none),
+            Wish::Matching => scheduler.acquire_where(accepts).map_err(none),
             Wish::Named(index) => scheduler.acquire_key(&index).map_err(|error| match error {
                 AcquireKeyError::Closed => Refusal::Closed,
                 _ => Refusal::NotEligible,
             }),
         };
     }
-    let request = scheduler.request().timeout(patience);
+    let request = scheduler.request().class(class).timeout(patience);
     let request = match wish {
         Wish::Anything => request,
         Wish::Affinity(id) => request.affinity(&id),
         Wish::Named(index) => request.key(&index),
+        Wish::Matching => {
+            let request = request.matching(accepts);
+            let lease = match driver {
+                Driver::Threads => request.wait(),
+                Driver::Tasks => request.await,
+            };
+            return lease.map_err(refusal);
+        }
     };
     let lease = match driver {
         Driver::Threads => request.wait(),
         Driver::Tasks => request.await,
     };
-    lease.map_err(|error| match error {
+    lease.map_err(refusal)
+}
+
+fn refusal(error: WaitError) -> Refusal {
+    match error {
         WaitError::Closed => Refusal::Closed,
         WaitError::QueueFull { .. } => Refusal::QueueFull,
         WaitError::Shed { .. } => Refusal::Shed,
         WaitError::NotFound => Refusal::NotEligible,
         _ => Refusal::TimedOut,
-    })
+    }
 }
 
 /// What has no queue is asked again and again, as its users would: after 50 us, then after twice as long each time, up to
@@ -276,8 +298,8 @@ async fn ask_again<'s, L: Lend<Asset>>(
     let mut pause = Duration::from_micros(50);
     loop {
         let lease = match wish {
-            // Affinity is the scheduler's own: others serve such a request with anything.
-            Wish::Anything | Wish::Affinity(_) => lender.acquire().ok(),
+            // Affinity and filters are the scheduler's own: others serve such a request with anything.
+            Wish::Anything | Wish::Affinity(_) | Wish::Matching => lender.acquire().ok(),
             Wish::Named(index) => lender.acquire_key(&index),
         };
         if let Some(lease) = lease {

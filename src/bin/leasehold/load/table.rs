@@ -11,9 +11,7 @@ const REQUESTS: [Column; 7] = [
     ("completed", |run| run.counts.completed.to_string()),
     ("scheduler", |run| run.counts.by_scheduler().to_string()),
     ("backend", |run| run.counts.by_backend().to_string()),
-    ("cancelled", |run| {
-        (run.counts.caller.cancelled_waiting + run.counts.caller.cancelled_served).to_string()
-    }),
+    ("cancelled", |run| run.counts.by_caller().to_string()),
     ("unsent", |run| run.unsent.to_string()),
 ];
 
@@ -40,12 +38,15 @@ const WAITING: [Column; 5] = [
     ("max", |run| millis(run.waiting_ns.max)),
 ];
 
-const LATENCY: [Column; 5] = [
+const LATENCY: [Column; 8] = [
     ("p50", |run| millis(run.latency_ns.p50)),
     ("p99", |run| millis(run.latency_ns.p99)),
     ("max", |run| millis(run.latency_ns.max)),
     ("p99 if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.p99))),
     ("max if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.max))),
+    ("held p50", |run| millis(run.held_ns.p50)),
+    ("delay p50", |run| optional(run.delay_ns.as_ref(), |times: &Times| millis(times.p50))),
+    ("tool late p99", |run| millis(run.late_ns.p99)),
 ];
 
 const ORDER: [Column; 5] = [
@@ -87,10 +88,13 @@ pub fn render(result: &LoadResult) -> String {
     for (name, run) in &runs {
         if let Some(soak) = &run.soak {
             text += &format!(
-                "soak {name}: fleet {} kB, growth {:.2} % of it; waiting to be freed: at most {} while a reader stayed ({} retired \
+                "soak {name}: fleet {} kB, growth {}; waiting to be freed: at most {} while a reader stayed ({} retired \
                  meanwhile), {} after it had left, {} at the end\n",
                 soak.fleet_bytes / 1_000,
-                soak.growth * 100.0,
+                soak.growth.map_or("not measured, the run was too short".into(), |growth| format!(
+                    "{:.2} % of it",
+                    growth * 100.0
+                )),
                 soak.most_while_it_stayed,
                 soak.most_retired_in_a_stay,
                 soak.most_after_it_left,

@@ -50,6 +50,8 @@ pub struct Worker {
     pub served: AtomicU64,
     /// Requests of an open loop whose moment had come and that were never sent, because the worker was busy to the end.
     pub unsent: AtomicU64,
+    /// Requests of an open loop that were sent when their time to wait was over.
+    pub too_late: AtomicU64,
 }
 
 /// A worker, until the end of the round.
@@ -59,7 +61,7 @@ pub async fn work(round: Arc<Round>, worker: u32) {
     let seed = SplitMix64::mix(scenario.seed ^ (own + 1));
     let mut caller = Caller { round: &round, worker, random: SmallRng::seed_from_u64(seed) };
     let mut pace = Pace::new(scenario, round.schedule.as_deref(), worker);
-    let never_sleeps = scenario.think.is_zero() && scenario.hold.is_zero();
+    let never_sleeps = scenario.think.is_zero() && scenario.hold.is_zero() && scenario.delay.is_zero();
     let ends = scenario.duration.0;
     let since = |now: u64| Duration::from_nanos(now.saturating_sub(round.begins));
     stop.sleep_until(scenario.driver, clock, round.begins).await;
@@ -69,8 +71,12 @@ pub async fn work(round: Arc<Round>, worker: u32) {
             break None;
         }
         let moment = round.begins + planned.at.as_nanos() as u64;
+        let sleeps = clock.now() < moment;
         if !stop.sleep_until(scenario.driver, clock, moment).await || stop.is_set() {
             break Some(planned);
+        }
+        if sleeps {
+            round.recorder.late(worker, clock.now().saturating_sub(moment));
         }
         let intended = if scenario.pace == Loop::Open { moment } else { clock.now() };
         let seen = caller.ask(planned, intended).await;
@@ -103,6 +109,8 @@ struct Caller<'a> {
 /// What the backend will do with a request.
 struct Fate {
     takes: Duration,
+    /// Before it answers; more than it takes if it never does.
+    delay: Duration,
     ending: Ending,
 }
 
@@ -121,19 +129,30 @@ impl Caller<'_> {
         let sent = clock.now();
         let end = |ending, waited| {
             let now = clock.now();
-            Seen { ending, waited, took: now - intended.min(now), took_since_sent: now - sent }
+            let took = now - intended.min(now);
+            Seen { ending, waited, took, took_since_sent: now - sent, held: None, delayed: None }
         };
+        // Who comes late because its worker was busy has waited since the moment that was meant, and has so much less time left.
+        let late = Duration::from_nanos(sent.saturating_sub(intended));
         let Some(wish) = self.wish() else {
             let seen = subject.peek();
             return end(if seen { Ending::Peeked } else { Ending::Scheduler(Refusal::NoneEligible) }, None);
         };
         let gives_up = self.happens(scenario.cancellations).then(|| {
             let patience = scenario.patience.draw(&mut self.random);
-            sent + patience.as_nanos() as u64
+            intended.min(sent) + patience.as_nanos() as u64
         });
+        let wait = scenario.wait.0.saturating_sub(late);
+        if wait.is_zero() && !scenario.wait.0.is_zero() {
+            self.own().too_late.fetch_add(1, Ordering::Relaxed);
+            return end(Ending::Scheduler(Refusal::TimedOut), None);
+        }
+        let patience = gives_up.map(|moment| Duration::from_nanos(moment.saturating_sub(sent)));
+        if !late.is_zero() && patience.is_some_and(|patience| patience.is_zero()) {
+            return end(Ending::CancelledWaiting, None);
+        }
         let waits = recorder.waits(self.worker);
-        let answer =
-            acquire(self.round, wish, gives_up.map(|moment| Duration::from_nanos(moment - sent))).await;
+        let answer = acquire(self.round, wish, self.class(), wait, patience).await;
         drop(waits);
         let held = match answer {
             Ok(held) => held,
@@ -147,26 +166,31 @@ impl Caller<'_> {
         if wish == Wish::Anything && sample > 0 && self.random.random_range(0..sample) == 0 {
             recorder.rank_error(self.worker, referee.rank_error(grant, now));
         }
-        let mut fate = self.fate(grant.index, planned.hold, now);
+        let mut fate = self.fate(grant.index, planned, now);
         if let Some(moment) = gives_up
             && moment < now + fate.takes.as_nanos() as u64
         {
             fate = Fate {
                 takes: Duration::from_nanos(moment.saturating_sub(now)),
                 ending: Ending::CancelledServed,
+                ..fate
             };
         }
         let until = now + fate.takes.as_nanos() as u64;
         if !fate.takes.is_zero() && !self.round.stop.sleep_until(scenario.driver, clock, until).await {
             fate.ending = Ending::CutShort;
         }
+        let held_for = clock.now() - now;
         self.give_back(held, grant, &fate);
-        end(fate.ending, Some(now - intended.min(now)))
+        let delay = fate.delay.as_nanos() as u64;
+        let answered = fate.takes >= fate.delay && held_for >= delay;
+        let seen = end(fate.ending, Some(now - intended.min(now)));
+        Seen { held: Some(held_for), delayed: answered.then_some(delay), ..seen }
     }
 
     /// What is asked for; `None`: only a look.
     fn wish(&mut self) -> Option<Wish> {
-        let Scenario { peeks, affinity, named, ids, .. } = *self.round.scenario;
+        let Scenario { peeks, affinity, named, filtered, ids, .. } = *self.round.scenario;
         let draw: f64 = self.random.random();
         if draw < peeks {
             return None;
@@ -179,12 +203,21 @@ impl Caller<'_> {
             // One that is not there just now is asked for all the same.
             return Some(Wish::Named(self.round.referee.current(lineage).unwrap_or(lineage)));
         }
+        if draw < peeks + affinity + named + filtered {
+            return Some(Wish::Matching);
+        }
         Some(Wish::Anything)
     }
 
-    fn fate(&mut self, index: u32, hold: Duration, now: u64) -> Fate {
+    fn class(&self) -> u8 {
+        (self.worker % u32::from(self.round.scenario.classes)) as u8
+    }
+
+    fn fate(&mut self, index: u32, planned: Planned, now: u64) -> Fate {
         let scenario = &self.round.scenario;
-        let failed = |takes| Fate { takes, ending: Ending::Backend(Trouble::Failed) };
+        let delay = planned.delay;
+        let hold = delay + planned.hold;
+        let failed = |takes| Fate { takes, delay, ending: Ending::Backend(Trouble::Failed) };
         if is_down(scenario, index % scenario.resources, now) {
             // At once: the one who fails fast must not look like a fast one.
             return failed(Duration::ZERO);
@@ -195,14 +228,15 @@ impl Caller<'_> {
         if self.happens(scenario.rate_limits) {
             return Fate {
                 takes: hold.min(Duration::from_millis(1)),
+                delay,
                 ending: Ending::Backend(Trouble::RateLimited),
             };
         }
         let limit = scenario.backend_timeout.0;
         if !limit.is_zero() && hold > limit {
-            return Fate { takes: limit, ending: Ending::Backend(Trouble::TimedOut) };
+            return Fate { takes: limit, delay, ending: Ending::Backend(Trouble::TimedOut) };
         }
-        Fate { takes: hold, ending: Ending::Completed }
+        Fate { takes: hold, delay, ending: Ending::Completed }
     }
 
     fn give_back(&mut self, held: Held<'_>, grant: Grant, fate: &Fate) {
@@ -257,24 +291,72 @@ fn is_down(scenario: &Scenario, lineage: u32, now: u64) -> bool {
 
 /// A lease, or how the request ended without one. A task gives up by dropping what it waits for, a thread by waiting for
 /// less long.
-async fn acquire(round: &Round, wish: Wish, gives_up: Option<Duration>) -> Result<Held<'_>, Ending> {
-    let Round { scenario, clock, subject, .. } = round;
-    let wait = scenario.wait.0;
-    let Some(patience) = gives_up.filter(|patience| *patience < wait) else {
-        return subject.acquire(scenario.driver, clock, wish, wait).await.map_err(Ending::Scheduler);
-    };
-    let answer = match scenario.driver {
-        Driver::Threads => subject.acquire(scenario.driver, clock, wish, patience).await,
+async fn acquire(
+    round: &Round,
+    wish: Wish,
+    class: u8,
+    wait: Duration,
+    patience: Option<Duration>,
+) -> Result<Held<'_>, Ending> {
+    let Round { scenario, clock, subject, stop, .. } = round;
+    let patience = patience.filter(|patience| *patience < wait);
+    match scenario.driver {
+        Driver::Threads => blocking(round, wish, class, wait, patience).await,
         Driver::Tasks => {
-            let asks = subject.acquire(scenario.driver, clock, wish, wait);
-            tokio::time::timeout(patience, asks).await.unwrap_or(Err(Refusal::TimedOut))
+            let asks = subject.acquire(Driver::Tasks, clock, wish, class, wait);
+            let answer = match patience {
+                None => stop.unless_set(asks).await,
+                Some(patience) => match stop.unless_set(tokio::time::timeout(patience, asks)).await {
+                    // The caller's own time was over. Whatever the scheduler has answered before is its own.
+                    Some(Err(_)) => return Err(Ending::CancelledWaiting),
+                    Some(Ok(answer)) => Some(answer),
+                    None => None,
+                },
+            };
+            answer.ok_or(Ending::CutWaiting)?.map_err(Ending::Scheduler)
         }
-    };
-    // Nobody waits here for as long as the scheduler would let him: it was the caller whose time was over.
-    answer.map_err(|refusal| match refusal {
-        Refusal::TimedOut | Refusal::Shed | Refusal::NoneEligible => Ending::CancelledWaiting,
-        refusal => Ending::Scheduler(refusal),
-    })
+    }
+}
+
+/// A thread that blocks looks at the end of the round so often. Each time it loses its place in the line, so that is seldom; and
+/// mostly needless: at the end whoever holds a lease returns it, and so whoever waits for one is served.
+const SLICE: Duration = Duration::from_secs(5);
+
+async fn blocking(
+    round: &Round,
+    wish: Wish,
+    class: u8,
+    wait: Duration,
+    patience: Option<Duration>,
+) -> Result<Held<'_>, Ending> {
+    let Round { scenario, clock, subject, stop, .. } = round;
+    let ends = round.begins + scenario.duration.0.as_nanos() as u64;
+    let until = clock.now() + patience.unwrap_or(wait).as_nanos() as u64;
+    loop {
+        let now = clock.now();
+        let left = Duration::from_nanos(until.saturating_sub(now));
+        // Whose deadline decides whether it is let in must say the real one.
+        let slice = if scenario.shed {
+            left
+        } else {
+            left.min(SLICE).min(Duration::from_nanos(ends.saturating_sub(now)))
+        };
+        let asks = if wait.is_zero() { wait } else { slice.max(Duration::from_nanos(1)) };
+        let refusal = match subject.acquire(Driver::Threads, clock, wish, class, asks).await {
+            Ok(held) => return Ok(held),
+            Err(refusal) => refusal,
+        };
+        if refusal != Refusal::TimedOut {
+            return Err(Ending::Scheduler(refusal));
+        }
+        if clock.now() >= until {
+            // Nobody waits here for as long as the scheduler would let him: it was the caller whose time was over.
+            return Err(patience.map_or(Ending::Scheduler(refusal), |_| Ending::CancelledWaiting));
+        }
+        if stop.is_set() || clock.now() >= ends {
+            return Err(Ending::CutWaiting);
+        }
+    }
 }
 
 #[cfg(test)]

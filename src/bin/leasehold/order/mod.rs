@@ -1,6 +1,6 @@
 //! `leasehold order`: what each strategy costs in order, and what it gains in speed, for fleets of several sizes.
 //!
-//! * [`exact`]: rank errors against an exact view of the fleet, one thread, in a steady state.
+//! * [`exact`]: rank errors and delays against an exact view of the fleet, one thread, in a steady state.
 //! * [`speed`]: acquisitions and returns a second, all processors, strategies in turns.
 
 mod exact;
@@ -88,6 +88,13 @@ pub struct Cell {
     pub rank_error_mean: f64,
     pub rank_error_p99: u64,
     pub rank_error_max: u64,
+    /// How many worse ones were lent while a resource could be had, for each that was lent.
+    #[serde(default)]
+    pub delay_mean: f64,
+    #[serde(default)]
+    pub delay_p99: u64,
+    #[serde(default)]
+    pub delay_max: u64,
     /// What best-of-two has in theory.
     pub law: f64,
     /// Of one thread, while all run: the median of the rounds.
@@ -122,13 +129,17 @@ pub fn order(options: &Order) -> Result<()> {
         let speeds = speed::measure(&fleets, options.rounds, options.milliseconds);
         let base = choices.iter().position(|choice| *choice == sticky).expect("it is among them");
         for (index, (choice, fleet)) in choices.iter().zip(&fleets).enumerate() {
-            let errors = exact::measure(fleet, resources, options.samples, options.seed);
+            let exact::Quality { errors, delays } =
+                exact::measure(fleet, resources, options.samples, options.seed);
             cells.push(Cell {
                 resources,
                 strategy: choice.to_string(),
                 rank_error_mean: errors.mean,
                 rank_error_p99: errors.p99,
                 rank_error_max: errors.max,
+                delay_mean: delays.mean,
+                delay_p99: delays.p99,
+                delay_max: delays.max,
                 law: law(options.shards),
                 ns_per_pair: speeds.nanos(index),
                 pairs_per_second: speeds.per_second(index),
@@ -172,8 +183,19 @@ fn build(choice: &Choice, options: &Order, resources: u32) -> Result<Fleet> {
 
 fn rows(result: &OrderResult, markdown: bool) -> String {
     let mut text = String::new();
-    let headings =
-        ["resources", "strategy", "rank error", "p99", "max", "5n/6 law", "ns a pair", "time over sticky's"];
+    let headings = [
+        "resources",
+        "strategy",
+        "rank error",
+        "p99",
+        "max",
+        "5n/6 law",
+        "delay",
+        "delay p99",
+        "delay max",
+        "ns a pair",
+        "time over sticky's",
+    ];
     let cells = result.cells.iter().map(|cell| {
         [
             cell.resources.to_string(),
@@ -182,6 +204,9 @@ fn rows(result: &OrderResult, markdown: bool) -> String {
             cell.rank_error_p99.to_string(),
             cell.rank_error_max.to_string(),
             format!("{:.2}", cell.law),
+            format!("{:.2}", cell.delay_mean),
+            cell.delay_p99.to_string(),
+            cell.delay_max.to_string(),
             format!("{:.0}", cell.ns_per_pair),
             format!("{:.2}", cell.ratio_to_sticky),
         ]
@@ -191,7 +216,7 @@ fn rows(result: &OrderResult, markdown: bool) -> String {
         cells.for_each(|cells| text += &format!("| {} |\n", cells.join(" | ")));
         return text;
     }
-    let line = |cells: [&str; 8]| {
+    let line = |cells: [&str; 11]| {
         let mut line = format!("{:>10}  {:<16}", cells[0], cells[1]);
         cells[2..].iter().for_each(|cell| line += &format!("  {cell:>10}"));
         line + "\n"

@@ -3,7 +3,7 @@
 use super::{
     chart::{self, Axis, Figure, Line},
     input::Input,
-    section::{Row, Section},
+    section::{Quantiles, Row, Section},
     table::{Cell, count, digits, escape, span, table},
 };
 use crate::order::OrderResult;
@@ -87,7 +87,7 @@ struct Column {
     less_is_better: Option<bool>,
 }
 
-const COLUMNS: [Column; 9] = [
+static COLUMNS: [Column; 16] = [
     Column {
         heading: "completed a second",
         number: |row| row.throughput,
@@ -96,17 +96,59 @@ const COLUMNS: [Column; 9] = [
     },
     Column {
         heading: "waiting p50",
-        number: |row| waited(row, 0.5),
+        number: |row| of(row.waits, |waits| waits.p50),
         shown: span,
         less_is_better: Some(true),
     },
-    Column { heading: "p99", number: |row| waited(row, 0.99), shown: span, less_is_better: Some(true) },
-    Column { heading: "p99.9", number: |row| waited(row, 0.999), shown: span, less_is_better: Some(true) },
     Column {
-        heading: "longest",
-        number: |row| Some(row.longest_wait as f64),
+        heading: "p99",
+        number: |row| of(row.waits, |waits| waits.p99),
         shown: span,
         less_is_better: Some(true),
+    },
+    Column {
+        heading: "p99.9",
+        number: |row| of(row.waits, |waits| waits.p99_9),
+        shown: span,
+        less_is_better: Some(true),
+    },
+    Column {
+        heading: "longest",
+        number: |row| of(row.waits, |waits| waits.max),
+        shown: span,
+        less_is_better: Some(true),
+    },
+    Column {
+        heading: "latency p99",
+        number: |row| of(row.latencies, |latencies| latencies.p99),
+        shown: span,
+        less_is_better: Some(true),
+    },
+    // What an open loop would hide if it measured from there.
+    Column {
+        heading: "latency p99 from sending",
+        number: |row| of(row.uncorrected, |latencies| latencies.p99),
+        shown: span,
+        less_is_better: None,
+    },
+    Column {
+        heading: "held p50",
+        number: |row| of(row.held, |held| held.p50),
+        shown: span,
+        less_is_better: None,
+    },
+    Column {
+        heading: "of that delay p50",
+        number: |row| of(row.delay, |delay| delay.p50),
+        shown: span,
+        less_is_better: None,
+    },
+    // What the figures owe to the tool.
+    Column {
+        heading: "tool late p99",
+        number: |row| of(row.late, |late| late.p99),
+        shown: span,
+        less_is_better: None,
     },
     Column {
         heading: "rank error",
@@ -122,6 +164,18 @@ const COLUMNS: [Column; 9] = [
         less_is_better: Some(true),
     },
     Column { heading: "failed", number: |row| Some(row.failed as f64), shown: count, less_is_better: None },
+    Column {
+        heading: "cancelled",
+        number: |row| row.cancelled.map(|count| count as f64),
+        shown: count,
+        less_is_better: None,
+    },
+    Column {
+        heading: "unsent",
+        number: |row| row.unsent.map(|count| count as f64),
+        shown: count,
+        less_is_better: Some(true),
+    },
 ];
 
 /// Whole numbers where they tell enough.
@@ -129,25 +183,28 @@ fn rate(value: f64) -> String {
     if value < 100.0 { digits(value) } else { count(value) }
 }
 
-fn waited(row: &Row, share: f64) -> Option<f64> {
-    row.waited(share).map(|nanos| nanos as f64)
+fn of(quantiles: Option<Quantiles>, pick: fn(Quantiles) -> u64) -> Option<f64> {
+    quantiles.map(|quantiles| pick(quantiles) as f64)
 }
 
-/// One row a subject. The best of a column is marked, unless all are equal.
+/// One row a subject. The best of a column is marked, unless all are equal; a column of which nobody has anything is left out.
 fn strategies(rows: &[Row]) -> String {
-    let best = COLUMNS.each_ref().map(|column| {
+    let columns: Vec<&Column> =
+        COLUMNS.iter().filter(|column| rows.iter().any(|row| (column.number)(row).is_some())).collect();
+    let best = columns.iter().map(|column| {
         let numbers = || rows.iter().filter_map(column.number);
         let (least, most) =
             (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
         let best = if column.less_is_better? { least } else { most };
         (least < most).then_some(best)
     });
+    let best: Vec<Option<f64>> = best.collect();
     let headings: Vec<&str> =
-        ["subject"].into_iter().chain(COLUMNS.iter().map(|column| column.heading)).collect();
+        ["subject"].into_iter().chain(columns.iter().map(|column| column.heading)).collect();
     let cells = rows.iter().map(|row| {
-        let numbers = COLUMNS.iter().zip(best).map(|(column, best)| match (column.number)(row) {
+        let numbers = columns.iter().zip(&best).map(|(column, best)| match (column.number)(row) {
             None => Cell::from("–".to_owned()),
-            Some(number) => Cell { text: (column.shown)(number), best: best == Some(number) },
+            Some(number) => Cell { text: (column.shown)(number), best: *best == Some(number) },
         });
         [Cell::from(row.name.clone())].into_iter().chain(numbers).collect()
     });
@@ -193,8 +250,10 @@ fn figures(section: &Section) -> Vec<Figure> {
     let loads = rows.iter().filter_map(|row| row.heat.as_ref()).flat_map(|heat| heat.rows.iter().flatten());
     let greatest = loads.copied().fold(0.0, f32::max);
     for row in rows {
-        figures.extend(row.heat.as_ref().map(|heat| chart::heat(&row.name, heat, greatest)));
+        figures
+            .extend(row.heat.as_ref().map(|heat| chart::heat(&row.name, heat, section.resources, greatest)));
     }
+    figures.extend(chart::utilisation(rows));
     figures.push(chart::fairness(rows));
     for (index, row) in rows.iter().enumerate() {
         let rank = row.rank.as_ref().filter(|rank| !rank.histogram.is_empty());
@@ -259,16 +318,18 @@ fn digits_short(value: f64) -> String {
 fn of_order(order: &OrderResult) -> String {
     let mut sizes: Vec<u32> = order.cells.iter().map(|cell| cell.resources).collect();
     sizes.dedup();
-    let line = |&size: &u32| {
+    let line = |&size: &u32, lost: fn(&crate::order::Cell) -> f64| {
         let of_size = order.cells.iter().filter(|cell| cell.resources == size);
         let point = |cell: &crate::order::Cell| {
-            let at = (cell.pairs_per_second / 1e6, cell.rank_error_mean.max(0.01).log10());
+            let at = (cell.pairs_per_second / 1e6, lost(cell).max(0.01).log10());
             (at, cell.strategy.clone())
         };
         let (points, labels): (Vec<_>, Vec<_>) = of_size.map(point).unzip();
         Line { name: format!("{} resources", count(f64::from(size))), points, labels }
     };
-    let lines: Vec<Line> = sizes.iter().map(line).collect();
+    let lines = |lost: fn(&crate::order::Cell) -> f64| {
+        sizes.iter().map(|size| line(size, lost)).collect::<Vec<Line>>()
+    };
     let x = Axis {
         title: "million acquisitions and returns a second".into(),
         label: digits,
@@ -277,7 +338,8 @@ fn of_order(order: &OrderResult) -> String {
     let y =
         Axis { title: "mean rank error".into(), label: |log| digits(10f64.powf(log)), is_logarithm: true };
     let note = "Each point is a strategy; 0.01 stands for none at all. To the right is faster, further down is better order.";
-    let mut figure = chart::lines("Order against throughput", note, &x, &y, &lines);
+    let errors = lines(|cell| cell.rank_error_mean);
+    let mut figure = chart::lines("Order against throughput", note, &x, &y, &errors);
     let cells = order.cells.iter().map(|cell| {
         vec![
             Cell::from(format!("{}, {}", count(f64::from(cell.resources)), cell.strategy)),
@@ -286,19 +348,41 @@ fn of_order(order: &OrderResult) -> String {
             digits(cell.rank_error_mean).into(),
             cell.rank_error_p99.to_string().into(),
             digits(cell.law).into(),
+            digits(cell.delay_mean).into(),
+            cell.delay_p99.to_string().into(),
+            cell.delay_max.to_string().into(),
         ]
     });
     figure.table = table(
-        &["fleet, strategy", "ns a pair", "time over sticky's", "rank error", "p99", "5n/6 law"],
+        &[
+            "fleet, strategy",
+            "ns a pair",
+            "time over sticky's",
+            "rank error",
+            "p99",
+            "5n/6 law",
+            "delay",
+            "delay p99",
+            "delay max",
+        ],
         cells,
     );
+    let y = Axis {
+        title: "delay, of 99 % at most".into(),
+        label: |log| digits(10f64.powf(log)),
+        is_logarithm: true,
+    };
+    let note = "How many worse ones were lent while a resource could be had; 0.01 stands for none at all. Its mean is near that of the rank errors, its \
+                tail is not: whoever waits in a shard that nobody looks at waits long.";
+    let delays = lines(|cell| cell.delay_p99 as f64);
+    let delay = chart::lines("Delay against throughput", note, &x, &y, &delays);
     let settings = [
         ("shards", order.shards.to_string()),
         ("threads", order.threads.to_string()),
         ("rounds", order.rounds.to_string()),
         ("seed", order.seed.to_string()),
     ];
-    facts(&settings.map(|(name, value)| (name.to_owned(), value))) + &figure.html()
+    facts(&settings.map(|(name, value)| (name.to_owned(), value))) + &figure.html() + &delay.html()
 }
 
 #[cfg(test)]

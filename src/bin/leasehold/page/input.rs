@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::section::{Rank, Row, Section};
+use super::section::{Quantiles, Rank, Row, Section};
 use crate::{
     error::{Error, Result},
     load::result::LoadResult,
@@ -92,6 +92,13 @@ struct Subject {
     rank_error: RankError,
     disagreements: u64,
     fairness: Fairness,
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    key: String,
+    utilisation: f64,
 }
 
 #[derive(Deserialize)]
@@ -130,13 +137,22 @@ fn of_replay(result: Replay) -> Section {
     let rows = subjects.into_iter().map(|subject| {
         let Waiting { p50, p90, p99, p99_9, max } = subject.waiting_ns;
         let has_shards = !["mutex", "naive"].contains(&subject.name.as_str());
+        let ended = subject.completed + subject.failed > 0;
+        let utilisation = subject.resources.into_iter().map(|resource| (resource.key, resource.utilisation));
         Row {
             throughput: Some(subject.completed as f64 * 1e9 / subject.duration_ns.max(1) as f64),
             waiting: vec![(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9)],
+            waits: ended.then_some(Quantiles { p50, p99, p99_9, max }),
+            latencies: None,
+            uncorrected: None,
+            held: None,
+            delay: None,
+            late: None,
             latency: Vec::new(),
-            longest_wait: max,
             refused: subject.rejected,
             failed: subject.failed,
+            cancelled: None,
+            unsent: None,
             rank: Some(Rank {
                 mean: subject.rank_error.mean,
                 p99: subject.rank_error.p99,
@@ -148,6 +164,7 @@ fn of_replay(result: Replay) -> Section {
             fairness_of_workers: None,
             series: Vec::new(),
             heat: None,
+            utilisation: utilisation.collect(),
             faults: (subject.disagreements > 0)
                 .then(|| format!("{} answers break the rules", subject.disagreements))
                 .into_iter()
@@ -160,6 +177,7 @@ fn of_replay(result: Replay) -> Section {
         partial: false,
         virtual_time: true,
         facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+        resources: 0,
         settings: None,
         rows: rows.collect(),
         unfit: Vec::new(),

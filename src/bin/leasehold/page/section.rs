@@ -1,6 +1,9 @@
 //! What is shown of one result, whatever command it is from.
 
-use crate::load::result::{Heat, LoadResult, Point};
+use crate::load::{
+    result::{Heat, LoadResult, Point, Times},
+    scenario::Loop,
+};
 
 pub struct Section {
     pub title: String,
@@ -8,6 +11,8 @@ pub struct Section {
     /// A simulation: its times say nothing of the machine.
     pub virtual_time: bool,
     pub facts: Vec<(String, String)>,
+    /// The size of the fleet.
+    pub resources: u32,
     /// The whole scenario, as a file.
     pub settings: Option<String>,
     pub rows: Vec<Row>,
@@ -19,18 +24,30 @@ pub struct Section {
 pub struct Row {
     pub name: String,
     pub throughput: Option<f64>,
-    /// Share and nanoseconds that this share does not exceed.
+    /// As the result has them; `None` if there is nothing of the kind.
+    pub waits: Option<Quantiles>,
+    pub latencies: Option<Quantiles>,
+    /// Latency from when a request was really sent, where that is another moment than the one that was meant.
+    pub uncorrected: Option<Quantiles>,
+    /// How long leases were held, and the backend's delay in that; how late the tool itself was.
+    pub held: Option<Quantiles>,
+    pub delay: Option<Quantiles>,
+    pub late: Option<Quantiles>,
+    /// For the charts: share, and nanoseconds that this share does not exceed.
     pub waiting: Vec<(f64, u64)>,
     pub latency: Vec<(f64, u64)>,
-    pub longest_wait: u64,
-    /// Not served because of the scheduler, because of the backend.
+    /// Not served because of the scheduler, because of the backend, because the caller gave up, because nobody came to send it.
     pub refused: u64,
     pub failed: u64,
+    pub cancelled: Option<u64>,
+    pub unsent: Option<u64>,
     pub rank: Option<Rank>,
     pub fairness: f64,
     pub fairness_of_workers: Option<f64>,
     pub series: Vec<Point>,
     pub heat: Option<Heat>,
+    /// Of each resource by its name: from 0 to 1, over the whole run.
+    pub utilisation: Vec<(String, f64)>,
     pub faults: Vec<String>,
 }
 
@@ -50,11 +67,20 @@ impl Rank {
     }
 }
 
-impl Row {
-    /// The time that this share of requests did not exceed, as near as the curve tells.
-    pub fn waited(&self, share: f64) -> Option<u64> {
-        let near = |&&(at, _): &&(f64, u64)| (at - share).abs() < 0.002 * (1.0 - share).max(0.001) * 100.0;
-        self.waiting.iter().find(near).map(|&(_, nanos)| nanos)
+/// Times that shares of the requests did not exceed, in nanoseconds.
+#[derive(Clone, Copy)]
+pub struct Quantiles {
+    pub p50: u64,
+    pub p99: u64,
+    pub p99_9: u64,
+    pub max: u64,
+}
+
+impl Quantiles {
+    /// `None` of no values at all.
+    fn of(times: &Times) -> Option<Self> {
+        let &Times { p50, p99, p99_9, max, .. } = times;
+        (times.count > 0).then_some(Quantiles { p50, p99, p99_9, max })
     }
 }
 
@@ -71,6 +97,8 @@ impl Section {
             ("processors", result.processors.to_string()),
         ];
         let settings = toml::to_string(scenario).expect("a scenario is plain values");
+        let resources = scenario.resources;
+        let is_open = scenario.pace == Loop::Open;
         let (mut rows, mut unfit) = (Vec::new(), Vec::new());
         for subject in result.subjects {
             if let Some(reason) = subject.unfit {
@@ -83,6 +111,8 @@ impl Section {
                 throughput: Some(run.throughput),
                 refused: run.counts.by_scheduler(),
                 failed: run.counts.by_backend(),
+                cancelled: Some(run.counts.by_caller()),
+                unsent: is_open.then_some(run.unsent),
                 rank: run.rank_error.as_ref().map(|error| Rank {
                     mean: error.mean,
                     p99: error.p99,
@@ -93,11 +123,17 @@ impl Section {
                 fairness: run.fairness.resources,
                 fairness_of_workers: Some(run.fairness.workers),
                 faults: run.faults().collect(),
+                waits: Quantiles::of(&run.waiting_ns),
+                latencies: Quantiles::of(&run.latency_ns),
+                uncorrected: run.uncorrected_ns.as_ref().and_then(Quantiles::of),
+                held: Quantiles::of(&run.held_ns),
+                delay: run.delay_ns.as_ref().and_then(Quantiles::of),
+                late: Quantiles::of(&run.late_ns),
                 waiting: run.waiting_ns.curve,
-                longest_wait: run.waiting_ns.max,
                 latency: run.latency_ns.curve,
                 series: run.series,
                 heat: Some(run.heat).filter(|heat| !heat.rows.is_empty()),
+                utilisation: Vec::new(),
                 name: subject.name,
             });
         }
@@ -106,6 +142,7 @@ impl Section {
             partial: result.interrupted,
             virtual_time: false,
             facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            resources,
             settings: Some(settings),
             rows,
             unfit,

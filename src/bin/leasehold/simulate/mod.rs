@@ -20,7 +20,7 @@ mod statistics;
 use std::{collections::VecDeque, time::Duration};
 
 use leasehold::{
-    ManualClock, Outcome, Timestamp,
+    ManualClock, Outcome, SplitMix64, Timestamp,
     baseline::{Lend, Lent, Unavailable},
 };
 
@@ -39,6 +39,9 @@ use crate::{
 /// one request takes less than the other half. Only a long line of absurdly long requests comes here.
 const END: u64 = 1 << 63;
 
+/// How long a refusal by the rules takes, as `load` has it.
+const REFUSED: u64 = 1_000_000;
+
 /// What is the same for every scheduler in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -47,6 +50,27 @@ pub struct Rules {
     pub max_retries: u32,
     /// How many requests may wait; more are rejected.
     pub max_queue: usize,
+    /// How long a request waits in all; `None`: for as long as it takes.
+    pub wait: Option<u64>,
+    /// How long a resource rests after each use.
+    pub rest: u64,
+    /// Share of requests, out of 2^32, that are refused whatever the resource's limits, and for how long the resource cools then.
+    pub refusals: u64,
+    pub retry_after: u64,
+}
+
+impl Rules {
+    /// Those of `replay`: nobody gives up, and nothing but the fleet decides.
+    pub fn plain(seed: u64, max_retries: u32, max_queue: usize) -> Self {
+        Rules { seed, max_retries, max_queue, wait: None, rest: 0, refusals: 0, retry_after: 0 }
+    }
+
+    /// Whether this attempt is refused. Everybody's luck is the same, as that of the backends is.
+    fn refuses(&self, number: u64, attempt: u32) -> bool {
+        let draw = SplitMix64::mix(self.seed ^ SplitMix64::mix(number << 8 | u64::from(attempt & 0xff)));
+        // Another draw than the backend's, which is made of the same numbers.
+        self.refusals > 0 && SplitMix64::mix(!draw) >> 32 < self.refusals
+    }
 }
 
 /// One scheduler replaying one trace.
@@ -154,6 +178,12 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
 
     /// Serves the line from its head for as long as the scheduler has something to lend.
     fn serve_line(&mut self) {
+        while let Some(head) = self.line.front()
+            && self.rules.wait.is_some_and(|wait| head.waited + (self.now - head.since) > wait)
+        {
+            self.line.pop_front();
+            self.statistics.expired += 1;
+        }
         while self.hopeful
             && let Some(head) = self.line.front()
         {
@@ -177,8 +207,12 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
 
         attempt.waited += self.now - attempt.since;
         let backend = &mut self.backends[index as usize];
-        let answer =
-            backend.ask(self.now, &attempt.request, attempt.sent, self.rules.seed).by(END - self.now);
+        let answer = if self.rules.refuses(attempt.request.number, attempt.sent) {
+            Answer::Refused { held: REFUSED, retry_after: self.rules.retry_after }
+        } else {
+            backend.ask(self.now, &attempt.request, attempt.sent, self.rules.seed)
+        };
+        let answer = answer.by(END - self.now);
         attempt.sent += 1;
         if !attempt.tried.contains(&index) {
             attempt.tried.push(index);
@@ -193,25 +227,37 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
         usage.leases += 1;
         usage.held += u128::from(answer.held());
         self.oracle.returned(index);
+        let rest = self.rules.rest.min(END - self.now);
+        // A lender of any kind knows one way to let a resource rest.
+        let rests = (rest > 0).then_some(Outcome::RateLimited { retry_after: Duration::from_nanos(rest) });
         match answer {
             Answer::Served { held } => {
-                lease.finish(Outcome::Ok { latency: Duration::from_nanos(held) });
+                lease.finish(rests.unwrap_or(Outcome::Ok { latency: Duration::from_nanos(held) }));
+                self.rests(index, rest);
                 self.statistics.completed += 1;
                 self.statistics.waiting.record(attempt.waited);
             }
             Answer::Failed { .. } => {
-                lease.finish(Outcome::Failed);
+                lease.finish(rests.unwrap_or(Outcome::Failed));
+                self.rests(index, rest);
                 self.try_again(attempt);
             }
             Answer::Refused { retry_after, .. } => {
-                let retry_after = retry_after.min(END - self.now);
+                let retry_after = retry_after.max(rest).min(END - self.now);
                 lease.finish(Outcome::RateLimited { retry_after: Duration::from_nanos(retry_after) });
-                let deadline = self.now + retry_after;
-                self.oracle.cooled(index, deadline);
-                self.events.plan(deadline, Event::Cooled);
+                self.rests(index, retry_after);
                 self.statistics.rate_limited += 1;
                 self.try_again(attempt);
             }
+        }
+    }
+
+    /// It was told to rest for so long.
+    fn rests(&mut self, index: u32, rest: u64) {
+        if rest > 0 {
+            let deadline = self.now + rest;
+            self.oracle.cooled(index, deadline);
+            self.events.plan(deadline, Event::Cooled);
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Statistics {
     pub completed: u64,
     pub failed: u64,
     pub rejected: u64,
+    /// Gave up waiting.
+    pub expired: u64,
     pub retried: u64,
     pub rate_limited: u64,
     /// Time in the waiting line, for each request that was given a resource.
@@ -71,6 +73,7 @@ impl Statistics {
             completed: 0,
             failed: 0,
             rejected: 0,
+            expired: 0,
             retried: 0,
             rate_limited: 0,
             waiting: Distribution::new(),

@@ -145,7 +145,8 @@ impl Lent<Server> for PlainLease<'_> {
 }
 
 const SECOND: u64 = 1_000_000_000;
-const RULES: Rules = Rules { seed: 1, max_retries: 3, max_queue: 1_000_000 };
+const RULES: Rules =
+    Rules { seed: 1, max_retries: 3, max_queue: 1_000_000, wait: None, rest: 0, refusals: 0, retry_after: 0 };
 
 fn fleet(text: &str) -> Fleet {
     Fleet::parse("test", text).unwrap()
@@ -178,7 +179,7 @@ fn drive(
 }
 
 fn conserved(statistics: &Statistics, arrivals: &[u64]) {
-    let sum = statistics.completed + statistics.failed + statistics.rejected;
+    let sum = statistics.completed + statistics.failed + statistics.rejected + statistics.expired;
     assert_eq!(sum, arrivals.len() as u64);
     let leases: u64 = statistics.usage.iter().map(|usage| usage.leases).sum();
     assert_eq!(leases, statistics.completed + statistics.failed + statistics.retried);
@@ -254,6 +255,39 @@ fn no_retries_means_one_attempt() {
     assert_eq!((statistics.failed, statistics.retried), (5, 0));
 }
 
+/// A second of work each on one slot: who may wait for two and a half is served if at most two are before it.
+#[test]
+fn whoever_has_waited_too_long_is_gone() {
+    let rules = Rules { wait: Some(5 * SECOND / 2), ..RULES };
+    let arrivals = [0; 10];
+    let statistics = run(&fleet(&one("a", 0, 1, "")), Manners::Best, rules, &arrivals);
+    conserved(&statistics, &arrivals);
+    assert_eq!((statistics.completed + statistics.expired, statistics.rejected), (10, 0));
+    assert!((3..=4).contains(&statistics.completed), "{}", statistics.completed);
+    assert!(statistics.waiting.max() <= 5 * SECOND / 2);
+}
+
+/// A second of work and nine of rest on one slot.
+#[test]
+fn rests_are_kept() {
+    let rules = Rules { rest: 9 * SECOND, ..RULES };
+    let arrivals = [0; 5];
+    let statistics = run(&fleet(&one("a", 0, 1, "")), Manners::Best, rules, &arrivals);
+    conserved(&statistics, &arrivals);
+    assert_eq!((statistics.completed, statistics.rate_limited, statistics.disagreements), (5, 0, 0));
+    assert!((38 * SECOND..43 * SECOND).contains(&statistics.waiting.max()), "{}", statistics.waiting.max());
+}
+
+#[test]
+fn refusals_have_their_share() {
+    let rules = Rules { refusals: (1 << 32) / 5, retry_after: SECOND / 10, max_retries: 0, ..RULES };
+    let arrivals: Vec<u64> = (0..2_000).map(|i| i * 10 * SECOND).collect();
+    let statistics = run(&fleet(&one("a", 0, 4, "")), Manners::Best, rules, &arrivals);
+    conserved(&statistics, &arrivals);
+    assert_eq!((statistics.failed, statistics.disagreements), (statistics.rate_limited, 0));
+    assert!((320..480).contains(&statistics.rate_limited), "{}", statistics.rate_limited);
+}
+
 #[test]
 fn worst_choices_show_in_the_rank_error() {
     let text = one("a", 0, 9, "") + &one("b", 1, 9, "") + &one("c", 2, 9, "");
@@ -321,7 +355,7 @@ proptest! {
         arrivals.sort_unstable();
         let texts = resources.iter().enumerate().map(|(i, text)| format!("[[resource]]\nkey = \"{i}\"\n{text}"));
         let fleet = fleet(&texts.collect::<String>());
-        let rules = Rules { seed, max_retries, max_queue };
+        let rules = Rules::plain(seed, max_retries, max_queue);
         let all = |lender: &dyn Fn() -> Statistics, exact: bool| {
             let statistics = lender();
             conserved(&statistics, &arrivals);

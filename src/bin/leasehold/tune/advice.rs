@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{
     Setting,
-    live::{Fair, Live},
+    live::{Live, Played},
     virtually::Virtual,
     workload::Workload,
 };
@@ -20,7 +20,7 @@ pub struct Advice {
     pub reason: String,
     pub runner_up: Option<String>,
     pub runner_up_reason: Option<String>,
-    pub fairness_measured: [Fair; 2],
+    pub fairness_measured: [Played; 2],
 }
 
 /// How many settings go on to real threads.
@@ -67,16 +67,31 @@ pub fn finalists(simulated: &[Virtual], requests: usize) -> Vec<Setting> {
     chosen
 }
 
-/// The places, in `simulated`, of the winner and of the runner-up: of those that are as fast as the fastest the one with the best
-/// order, with fewer shards where that is the same.
-pub fn choose(simulated: &[Virtual], live: &[Live]) -> (usize, Option<usize>) {
+/// Both kinds of fairness of a setting.
+fn kinds(played: &[Played], setting: &str) -> Option<[Played; 2]> {
+    let of = |fairness| played.iter().find(|one| one.setting == setting && one.fairness == fairness).cloned();
+    Some([of("Strict")?, of("Throughput")?])
+}
+
+/// Barging serves more where threads are slow to wake, and has no bound on the wait: it must be worth that.
+fn fairer([strict, barging]: &[Played; 2]) -> &Played {
+    let pays = barging.throughput > 1.05 * strict.throughput
+        && barging.waiting_p99_9_ns as f64 <= 1.2 * strict.waiting_p99_9_ns as f64;
+    if pays { barging } else { strict }
+}
+
+/// The places, in `simulated`, of the winner and of the runner-up: of those that are as fast as the fastest, bare and on the workload,
+/// the one with the best order, with fewer shards where that is the same.
+pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> (usize, Option<usize>) {
+    let served = |setting: &str| kinds(played, setting).map_or(0.0, |kinds| fairer(&kinds).throughput);
+    let most = live.iter().map(|live| served(&live.setting)).fold(0.0, f64::max);
     let fastest = live.iter().map(|live| live.pairs_per_second).fold(0.0, f64::max);
     let place = |live: &Live| simulated.iter().position(|result| result.setting.name() == live.setting);
     let mut order: Vec<(bool, f64, u32, usize)> = live
         .iter()
         .filter_map(|live| {
             let at = place(live)?;
-            let slow = live.pairs_per_second < AS_FAST * fastest;
+            let slow = live.pairs_per_second < AS_FAST * fastest || served(&live.setting) < AS_FAST * most;
             // The slow ones by their speed, after all others.
             let key = if slow { -live.pairs_per_second } else { simulated[at].rank_error };
             Some((slow, key, simulated[at].setting.shards, at))
@@ -92,9 +107,9 @@ impl Advice {
         workload: &Workload,
         simulated: &[Virtual],
         live: &[Live],
+        played: &[Played],
         winner: usize,
         runner_up: Option<usize>,
-        measured: [Fair; 2],
     ) -> Self {
         let fastest = live.iter().map(|live| live.pairs_per_second).fold(0.0, f64::max);
         let words = |at: usize| {
@@ -113,12 +128,9 @@ impl Advice {
                 workload.requests.len(),
             )
         };
-        // Barging serves more where threads are slow to wake, and has no bound on the wait: it must be worth that.
-        let [strict, barging] = &measured;
-        let pays = barging.throughput > 1.05 * strict.throughput
-            && barging.waiting_p99_9_ns as f64 <= 1.2 * strict.waiting_p99_9_ns as f64;
-        let fairness = if pays { "Throughput" } else { "Strict" };
         let setting = &simulated[winner].setting;
+        let measured = kinds(played, &setting.name()).expect("every finalist was played with both");
+        let fairness = fairer(&measured).fairness;
         Advice {
             setting: setting.name(),
             fairness,
@@ -151,7 +163,14 @@ pub fn code(setting: &Setting, fairness: &str, resources: u32) -> String {
     )
 }
 
-pub fn render(workload: &Workload, simulated: &[Virtual], live: &[Live], advice: &Advice) -> String {
+pub fn render(
+    workload: &Workload,
+    simulated: &[Virtual],
+    live: &[Live],
+    played: &[Played],
+    limits: &[String],
+    advice: &Advice,
+) -> String {
     let mut text = format!(
         "workload  {}: {} requests, {} resources\n\n{:<16}  {:>10}  {:>10}  {:>10}  {:>14}\n",
         workload.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>(),
@@ -174,15 +193,25 @@ pub fn render(workload: &Workload, simulated: &[Virtual], live: &[Live], advice:
             speed.map_or("-".into(), |live| format!("{:.0}", live.pairs_per_second)),
         );
     }
-    for fair in &advice.fairness_measured {
+    text += &format!(
+        "\n{:<16}  {:<10}  {:>14}  {:>10}  {:>10}\n",
+        "on the workload", "fairness", "requests/s", "p99.9, ms", "lost"
+    );
+    for one in played {
         text += &format!(
-            "\nfairness {:<10}  {:.0} requests a second, waiting p99.9 {:.2} ms",
-            fair.fairness,
-            fair.throughput,
-            fair.waiting_p99_9_ns as f64 / 1e6
+            "{:<16}  {:<10}  {:>14.0}  {:>10.2}  {:>10}\n",
+            one.setting,
+            one.fairness,
+            one.throughput,
+            one.waiting_p99_9_ns as f64 / 1e6,
+            one.lost
         );
     }
-    text += &format!("\n\nrecommended  {}: {}\n", advice.setting, advice.reason);
+    for limit in limits {
+        text += &format!("\nnote  {limit}");
+    }
+    text += if limits.is_empty() { "" } else { "\n" };
+    text += &format!("\nrecommended  {}: {}\n", advice.setting, advice.reason);
     if let (Some(name), Some(reason)) = (&advice.runner_up, &advice.runner_up_reason) {
         text += &format!("runner-up    {name}: {reason}\n");
     }
@@ -282,9 +311,42 @@ mod tests {
             };
             pairs.map(live).collect()
         };
-        assert_eq!(choose(&results, &live([100.0, 50.0, 95.0])), (2, Some(0)));
-        assert_eq!(choose(&results, &live([100.0, 99.0, 95.0])), (1, Some(2)));
-        assert_eq!(choose(&results, &live([100.0, 50.0, 60.0])), (0, Some(2)));
+        let played = |served: [f64; 3]| -> Vec<Played> {
+            let pairs = results.iter().zip(served);
+            let both = |(result, served): (&Virtual, f64)| {
+                [("Strict", served), ("Throughput", 1.02 * served)].map(|(fairness, throughput)| Played {
+                    setting: result.setting.name(),
+                    fairness,
+                    throughput,
+                    waiting_p99_9_ns: 1_000,
+                    lost: 0,
+                })
+            };
+            pairs.flat_map(both).collect()
+        };
+        let equal = played([10.0; 3]);
+        assert_eq!(choose(&results, &live([100.0, 50.0, 95.0]), &equal), (2, Some(0)));
+        assert_eq!(choose(&results, &live([100.0, 99.0, 95.0]), &equal), (1, Some(2)));
+        assert_eq!(choose(&results, &live([100.0, 50.0, 60.0]), &equal), (0, Some(2)));
+        // Fast by itself, and slow on the workload.
+        assert_eq!(choose(&results, &live([100.0, 99.0, 95.0]), &played([10.0, 8.0, 10.0])), (2, Some(0)));
+    }
+
+    #[test]
+    fn barging_must_be_worth_it() {
+        let one = |fairness, throughput, waiting_p99_9_ns| Played {
+            setting: "sticky@8".into(),
+            fairness,
+            throughput,
+            waiting_p99_9_ns,
+            lost: 0,
+        };
+        for (throughput, waiting, expected) in
+            [(104.0, 900, "Strict"), (110.0, 1_100, "Throughput"), (110.0, 1_300, "Strict")]
+        {
+            let both = [one("Strict", 100.0, 1_000), one("Throughput", throughput, waiting)];
+            assert_eq!(fairer(&both).fairness, expected, "{throughput} {waiting}");
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use super::{Setting, Tune, workload::Workload};
 use crate::{
     error::Result,
     load::{
-        self, processors,
+        self, Interrupt, processors,
         result::Run,
-        scenario::{Distribution, Driver, Fairness, Loop, Scenario, Shape, Span},
+        scenario::{Driver, Fairness, Loop, Scenario, Span},
     },
 };
 
@@ -23,15 +23,24 @@ pub struct Live {
     pub waiting_p99_ns: u64,
 }
 
-/// The one that was chosen, on the workload itself, with one fairness.
-#[derive(Clone, Serialize)]
-pub struct Fair {
+/// One setting with one fairness on the workload itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Played {
+    pub setting: String,
     pub fairness: &'static str,
+    /// Completed requests a second, and what waiting took at most of 99.9 %: medians of the rounds.
     pub throughput: f64,
     pub waiting_p99_9_ns: u64,
+    /// Requests that were not completed, whoever was to answer for that, in all rounds.
+    pub lost: u64,
 }
 
-pub fn measure(workload: &Workload, finalists: &[Setting], options: &Tune) -> Result<Vec<Live>> {
+pub fn measure(
+    workload: &Workload,
+    finalists: &[Setting],
+    options: &Tune,
+    interrupt: &Interrupt,
+) -> Result<Vec<Live>> {
     let Scenario { resources, capacity, ranking, tiers, seed, .. } = workload.scenario.clone();
     let scenario = Scenario {
         driver: Driver::Threads,
@@ -48,7 +57,7 @@ pub fn measure(workload: &Workload, finalists: &[Setting], options: &Tune) -> Re
         seed,
         ..Scenario::default()
     };
-    let result = load::play("tune", scenario)?;
+    let result = load::play("tune", scenario, interrupt)?;
     let runs = result.subjects.into_iter().filter_map(|subject| subject.run.map(|run| (subject.name, run)));
     Ok(runs
         .map(|(setting, run)| Live {
@@ -60,38 +69,72 @@ pub fn measure(workload: &Workload, finalists: &[Setting], options: &Tune) -> Re
 }
 
 fn median(run: &Run) -> f64 {
-    let mut rounds = run.throughput_of_rounds.clone();
-    rounds.sort_by(f64::total_cmp);
-    rounds.get(rounds.len() / 2).copied().unwrap_or(0.0)
+    middle(run.throughput_of_rounds.clone())
 }
 
-/// Both kinds of fairness, which differ only where somebody waits: on the workload itself, shortened.
-pub fn fairness(workload: &Workload, winner: &Setting, options: &Tune) -> Result<[Fair; 2]> {
-    let play = |fairness, name| -> Result<Fair> {
-        let scenario = &workload.scenario;
-        let scenario = Scenario {
-            fairness,
-            subjects: vec![winner.name()],
-            rounds: options.rounds.min(3),
-            duration: Span(Duration::from_millis(options.milliseconds * 2)),
-            soak: false,
-            // What has moments of its own is played from its beginning; here the pressure counts.
-            burst: if scenario.burst == Shape::Trace { Shape::Steady } else { scenario.burst },
-            hold: if scenario.hold == Distribution::Trace {
-                Distribution::Exponential(Span(Duration::from_millis(5)))
-            } else {
-                scenario.hold
-            },
-            trace: None,
-            ..scenario.clone()
-        };
-        let result = load::play("tune", scenario)?;
-        let run = result.subjects.into_iter().find_map(|subject| subject.run);
-        Ok(Fair {
-            fairness: name,
-            throughput: run.as_ref().map_or(0.0, median),
-            waiting_p99_9_ns: run.as_ref().map_or(0, |run| run.waiting_ns.p99_9),
-        })
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Rounds of the workload itself at the most.
+const ROUNDS: u32 = 3;
+/// A round of it has room for so many leases one after the other, and for a period of its shape, but is no longer than this.
+const LEASES: u32 = 4;
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// All finalists with both kinds of fairness, which differ only where somebody waits: on the workload itself, in short rounds. Both
+/// kinds take turns, and every second time in the opposite order.
+pub fn play(
+    workload: &Workload,
+    finalists: &[Setting],
+    options: &Tune,
+    interrupt: &Interrupt,
+) -> Result<Vec<Played>> {
+    let scenario = &workload.scenario;
+    let least = Duration::from_millis(options.milliseconds * 2);
+    let one = scenario.think.mean() + scenario.delay.mean() + workload.mean_hold();
+    let wished = (one * LEASES).max(scenario.burst.period());
+    let scenario = Scenario {
+        subjects: finalists.iter().map(Setting::name).collect(),
+        rounds: 1,
+        duration: Span(least.max(wished.min(LONGEST)).min(scenario.duration.0.max(least))),
+        soak: false,
+        ..scenario.clone()
     };
-    Ok([play(Fairness::Strict, "Strict")?, play(Fairness::Throughput, "Throughput")?])
+    let names =
+        |fairness: Fairness| (fairness, if fairness == Fairness::Strict { "Strict" } else { "Throughput" });
+    let mut kinds = [Fairness::Strict, Fairness::Throughput].map(names);
+    let mut runs: Vec<(String, &'static str, Run)> = Vec::new();
+    for round in 0..options.rounds.min(ROUNDS) {
+        for (fairness, name) in kinds {
+            if interrupt.is_raised() {
+                return Ok(Vec::new());
+            }
+            let seed = scenario.seed.wrapping_add(round.into());
+            let scenario = Scenario { fairness, seed, ..scenario.clone() };
+            let result = load::play("tune", scenario, interrupt)?;
+            let played = result.subjects.into_iter();
+            runs.extend(played.filter_map(|subject| subject.run.map(|run| (subject.name, name, run))));
+        }
+        kinds.reverse();
+    }
+    let mut played = Vec::new();
+    for setting in finalists.iter().map(Setting::name) {
+        for kind in ["Strict", "Throughput"] {
+            let of = || runs.iter().filter(|(name, fairness, _)| (name, *fairness) == (&setting, kind));
+            let requests: u64 = of().map(|(_, _, run)| run.requests + run.unsent).sum();
+            let completed: u64 = of().map(|(_, _, run)| run.counts.completed + run.counts.peeked).sum();
+            let cut: u64 = of().map(|(_, _, run)| run.counts.cut_short + run.counts.cut_waiting).sum();
+            played.push(Played {
+                setting: setting.clone(),
+                fairness: kind,
+                throughput: middle(of().map(|(_, _, run)| run.throughput).collect()),
+                waiting_p99_9_ns: middle(of().map(|(_, _, run)| run.waiting_ns.p99_9 as f64).collect())
+                    as u64,
+                lost: requests.saturating_sub(completed + cut),
+            });
+        }
+    }
+    Ok(played)
 }

@@ -3,8 +3,8 @@
 //! 1. [`workload`]: a scenario, or a trace and a fleet, as requests for the simulation and as a scenario for real threads.
 //! 2. [`virtually`]: every strategy with every number of shards, in the simulation of `replay`: what becomes of the requests,
 //!    and in which order resources are lent. The same on every machine.
-//! 3. [`live`]: those that serve the workload best, under real threads: what they cost on this machine. And the better one
-//!    with either fairness.
+//! 3. [`live`]: those that serve the workload best, under real threads: what they cost on this machine; and each of them with either
+//!    fairness on the workload itself.
 //! 4. [`advice`]: which one, why, and as which code.
 
 mod advice;
@@ -12,15 +12,25 @@ mod live;
 mod virtually;
 mod workload;
 
-use std::path::PathBuf;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::Args;
 use serde::Serialize;
 
-use self::{advice::Advice, live::Live, virtually::Virtual, workload::Workload};
+use self::{
+    advice::Advice,
+    live::{Live, Played},
+    virtually::Virtual,
+    workload::Workload,
+};
 use crate::{
     choice::Choice,
     error::Result,
+    load::{INTERRUPTED, Interrupt},
     output::{self, Format, Output},
 };
 
@@ -89,10 +99,13 @@ struct TuneResult<'a> {
     requests: usize,
     simulated: &'a [Virtual],
     live: &'a [Live],
+    played: &'a [Played],
+    /// What is different here from the workload.
+    limits: &'a [String],
     advice: &'a Advice,
 }
 
-pub fn tune(options: &Tune) -> Result<()> {
+pub fn tune(options: &Tune) -> Result<ExitCode> {
     let out = options.out.as_deref();
     output::keep_apart(out, "--trace", options.trace.as_deref())?;
     output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
@@ -100,12 +113,23 @@ pub fn tune(options: &Tune) -> Result<()> {
     let output = Output::open(out)?;
     let simulated = virtually::grid(&workload, options.seed)?;
     let finalists = advice::finalists(&simulated, workload.requests.len());
-    let live = live::measure(&workload, &finalists, options)?;
-    let (winner, runner_up) = advice::choose(&simulated, &live);
-    let fairness = live::fairness(&workload, &simulated[winner].setting, options)?;
-    let advice = Advice::new(&workload, &simulated, &live, winner, runner_up, fairness);
-    output.write(&match options.format {
-        Format::Table => advice::render(&workload, &simulated, &live, &advice),
+    // Until here Ctrl-C ends the program; from here on it ends what is played.
+    let interrupt = Interrupt::listen()?;
+    let live = live::measure(&workload, &finalists, options, &interrupt)?;
+    let played = live::play(&workload, &finalists, options, &interrupt)?;
+    if interrupt.is_raised() {
+        // Of half of what should be measured nothing follows.
+        let _ = writeln!(
+            io::stderr(),
+            "leasehold: tune: interrupted while settings were played; nothing is recommended"
+        );
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let (winner, runner_up) = advice::choose(&simulated, &live, &played);
+    let advice = Advice::new(&workload, &simulated, &live, &played, winner, runner_up);
+    let limits = workload.limits();
+    let text = match options.format {
+        Format::Table => advice::render(&workload, &simulated, &live, &played, &limits, &advice),
         Format::Json => {
             let result = TuneResult {
                 schema: 1,
@@ -114,9 +138,12 @@ pub fn tune(options: &Tune) -> Result<()> {
                 requests: workload.requests.len(),
                 simulated: &simulated,
                 live: &live,
+                played: &played,
+                limits: &limits,
                 advice: &advice,
             };
             serde_json::to_string_pretty(&result).expect("plain values always serialise") + "\n"
         }
-    })
+    };
+    output.write(&text).map(|()| ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ pub struct Virtual {
     #[serde(serialize_with = "name")]
     pub setting: Setting,
     pub completed: u64,
-    /// Failed after all retries, or rejected.
+    /// Failed after all retries, rejected, or given up waiting.
     pub lost: u64,
     pub waiting_p99_ns: u64,
     pub rank_error: f64,
@@ -41,13 +41,13 @@ pub fn grid(workload: &Workload, seed: u64) -> Result<Vec<Virtual>> {
 
 fn run(workload: &Workload, setting: Setting, seed: u64) -> Result<Virtual> {
     let subject = subjects::build(&setting.choice, &workload.fleet, setting.shards, seed)?;
-    let mut run = subject.start(&workload.fleet, Rules { seed, max_retries: 3, max_queue: 100_000 });
+    let mut run = subject.start(&workload.fleet, Rules { seed, ..workload.rules });
     workload.requests.iter().for_each(|request| run.arrive(*request));
     let statistics = run.finish();
     Ok(Virtual {
         setting,
         completed: statistics.completed,
-        lost: statistics.failed + statistics.rejected,
+        lost: statistics.failed + statistics.rejected + statistics.expired,
         waiting_p99_ns: statistics.waiting.quantile(0.99),
         rank_error: (statistics.rank_error.mean() * 1e4).round() / 1e4,
     })

@@ -1,6 +1,6 @@
 //! The workload, twice: as requests for the simulation, and as a scenario for real threads.
 
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, path::Path, time::Duration};
 
 use rand::{SeedableRng, rngs::SmallRng};
 
@@ -13,6 +13,7 @@ use crate::{
         scenario::{Distribution, Loop, Ranking, Scenario, Shape, Span},
     },
     replay::open_fleet,
+    simulate::Rules,
     trace::{self, Arrivals, Request},
 };
 
@@ -20,9 +21,16 @@ pub struct Workload {
     pub name: String,
     pub fleet: Fleet,
     pub requests: Vec<Request>,
+    /// What else the simulation keeps to.
+    pub rules: Rules,
     /// The same load for real threads and tasks.
     pub scenario: Scenario,
+    is_trace: bool,
 }
+
+/// A lease is held for about so long where a trace is played live: shorter ones would be lost in the ticks of tokio's timer, a
+/// millisecond, and longer ones would not fit into a round.
+const HELD: Duration = Duration::from_millis(20);
 
 /// The simulation's fleets are no larger; a larger one is simulated in this size, with its share of the load.
 const MOST: u32 = 10_000;
@@ -39,7 +47,15 @@ impl Workload {
                 let schedule = Schedule::open(&scenario)?;
                 let requests = requests(&scenario, schedule.as_deref(), options.requests);
                 let fleet = Fleet::parse(&options.scenario, &fleet_of(&scenario))?;
-                Ok(Workload { name: options.scenario.clone(), fleet, requests, scenario })
+                let rules = rules_of(&scenario);
+                Ok(Workload {
+                    name: options.scenario.clone(),
+                    fleet,
+                    requests,
+                    rules,
+                    scenario,
+                    is_trace: false,
+                })
             }
             Some(path) => {
                 let fleet = open_fleet(options.fleet.as_deref())?;
@@ -49,10 +65,73 @@ impl Workload {
                 while let Some(request) = arrivals.next_request()? {
                     requests.push(request);
                 }
-                let scenario = scenario_of(&fleet, options.seed);
-                Ok(Workload { name: path.display().to_string(), fleet, requests, scenario })
+                let scenario = scenario_of(&fleet, &requests, path, options);
+                let name = path.display().to_string();
+                let rules = Rules::plain(options.seed, 3, 100_000);
+                Ok(Workload { name, fleet, requests, rules, scenario, is_trace: true })
             }
         }
+    }
+
+    pub fn mean_hold(&self) -> Duration {
+        Duration::from_secs_f64(mean_hold(&self.scenario))
+    }
+
+    /// What is different from the workload, in words: first in virtual time, then live.
+    pub fn limits(&self) -> Vec<String> {
+        let scenario = &self.scenario;
+        let mut limits = Vec::new();
+        if self.is_trace {
+            if scenario.trace.is_some() {
+                limits.push(format!(
+                    "live: the trace runs {} times as fast, answers too, at the fleet's mean speed, without tiers, weights, limits per minute \
+                     and outages",
+                    scenario.speed.round()
+                ));
+            } else {
+                limits.push(
+                    "live: standard input cannot be read again, so leases of 20 ms stand for the trace"
+                        .into(),
+                );
+            }
+            return limits;
+        }
+        for (is_left_out, what) in [
+            (scenario.cancellations > 0.0, "cancellations"),
+            (scenario.flapping > 0.0, "flapping"),
+            (scenario.ejection, "ejection"),
+            (scenario.affinity > 0.0, "affinity"),
+            (
+                scenario.named + scenario.filtered + scenario.peeks > 0.0,
+                "named, filtered and looking requests",
+            ),
+            (scenario.classes > 1, "classes"),
+            (scenario.shed || scenario.max_waiters > 0, "who is refused at once"),
+            (scenario.chores() > 0.0, "changes of the fleet"),
+            (scenario.pace == Loop::Closed && scenario.burst != Shape::Steady, "the shape of a closed loop"),
+            (scenario.ranking == Ranking::Fixed && scenario.resources > 256, "ranks finer than 256 tiers"),
+        ] {
+            if is_left_out {
+                limits.push(format!("virtual time leaves out {what}"));
+            }
+        }
+        if scenario.resources > MOST {
+            limits.push(format!("virtual time has {MOST} resources and their share of the load"));
+        }
+        limits
+    }
+}
+
+/// What the simulation can keep to of a scenario. A request that has failed is not sent again there.
+fn rules_of(scenario: &Scenario) -> Rules {
+    let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    Rules {
+        wait: Some(nanos(scenario.wait.0)),
+        rest: nanos(scenario.cooldown.0),
+        refusals: (scenario.rate_limits * f64::from(u32::MAX)) as u64,
+        // One for all; the mean.
+        retry_after: nanos(scenario.retry_after.mean()),
+        ..Rules::plain(scenario.seed, 0, 100_000)
     }
 }
 
@@ -66,7 +145,9 @@ fn fleet_of(scenario: &Scenario) -> String {
             Ranking::LeastLoaded => index % u32::from(scenario.tiers),
             Ranking::Fixed => (u64::from(index) * 256 / u64::from(size)) as u32,
         };
-        let failures = (scenario.failures + scenario.rate_limits).min(1.0);
+        // Of those that are not refused so many fail that it is the share of all.
+        let served = (1.0 - scenario.rate_limits).max(1e-9);
+        let failures = (scenario.failures / served).min(1.0);
         let _ = write!(
             text,
             "[[resource]]\nkey = \"{index}\"\ntier = {tier}\nmax_in_flight = {slots}\ntokens_per_second = {TOKENS_PER_SECOND}\n\
@@ -88,7 +169,7 @@ fn requests(scenario: &Scenario, schedule: Option<&Schedule>, count: u32) -> Vec
         }
         (Loop::Open, _) => open.rate = scenario.rate * share,
         (Loop::Closed, _) => {
-            let hold = mean_hold(scenario).max(1e-6);
+            let hold = (mean_hold(scenario) + scenario.delay.mean().as_secs_f64()).max(1e-6);
             let wished = f64::from(scenario.workers) / (scenario.think.mean().as_secs_f64() + hold);
             let units = scenario.units().unwrap_or(u64::from(scenario.resources) * u64::from(UNLIMITED));
             open.pace = Loop::Open;
@@ -97,11 +178,12 @@ fn requests(scenario: &Scenario, schedule: Option<&Schedule>, count: u32) -> Vec
         }
     }
     let mut random = SmallRng::seed_from_u64(scenario.seed);
-    let mut pace = Pace::new(&open, schedule, 0);
+    // Its shape is that of a round, again and again.
+    let mut pace = Pace::new(&open, schedule, 0).repeating(scenario.duration.0);
     let planned = std::iter::from_fn(|| pace.next(Duration::ZERO, &mut random));
     planned
         .zip(0..u64::from(count))
-        .map(|(planned, number)| request(number, planned.at, planned.hold))
+        .map(|(planned, number)| request(number, planned.at, taken(scenario, planned.delay + planned.hold)))
         .collect()
 }
 
@@ -110,7 +192,14 @@ fn herds(scenario: &Scenario, every: Duration, share: f64, count: u32) -> Vec<Re
     let mut random = SmallRng::seed_from_u64(scenario.seed);
     let herd = ((f64::from(scenario.workers) * share) as u32).max(1);
     let at = |number: u32| every * (number / herd);
-    (0..count).map(|number| request(number.into(), at(number), scenario.hold.draw(&mut random))).collect()
+    let mut hold = || taken(scenario, scenario.delay.draw(&mut random) + scenario.hold.draw(&mut random));
+    (0..count).map(|number| request(number.into(), at(number), hold())).collect()
+}
+
+/// How long a lease is held of which the backend would like so much.
+fn taken(scenario: &Scenario, wished: Duration) -> Duration {
+    let limit = scenario.backend_timeout.0;
+    if limit.is_zero() { wished } else { wished.min(limit) }
 }
 
 fn request(number: u64, at: Duration, hold: Duration) -> Request {
@@ -121,23 +210,48 @@ fn request(number: u64, at: Duration, hold: Duration) -> Request {
 fn mean_hold(scenario: &Scenario) -> f64 {
     match scenario.hold {
         // As an answer of 200 tokens.
-        Distribution::Trace => 200.0 / scenario.tokens_per_second,
+        Distribution::Trace => 200.0 / scenario.tokens_per_second / scenario.speed,
         hold => hold.mean().as_secs_f64(),
     }
 }
 
-/// Real threads borrow from a fleet of the same size and capacities; what its backends do is for the simulation alone.
-fn scenario_of(fleet: &Fleet, seed: u64) -> Scenario {
+/// The same trace and a fleet of the same size and capacities for real tasks: faster, so that a lease is held for about [`HELD`]. Its
+/// limits per minute, outages, tiers and weights are for the simulation alone.
+fn scenario_of(fleet: &Fleet, requests: &[Request], path: &Path, options: &Tune) -> Scenario {
     let capacity: Vec<u32> = fleet.resources.iter().map(|spec| spec.max_in_flight).collect();
     let units: u64 = capacity.iter().map(|&slots| u64::from(slots)).sum();
-    Scenario {
+    let mean = |of: &dyn Fn(&crate::fleet::Spec) -> f64| {
+        let sum = fleet.resources.iter().map(|spec| of(spec) * f64::from(spec.max_in_flight)).sum::<f64>();
+        sum / units as f64
+    };
+    let nanos_per_token = mean(&|spec| spec.nanos_per_token as f64);
+    let first = Duration::from_nanos(mean(&|spec| spec.time_to_first_token as f64) as u64);
+    let tokens = requests.iter().map(|request| f64::from(request.generated_tokens)).sum::<f64>();
+    let held = first.as_secs_f64() + tokens / requests.len().max(1) as f64 * nanos_per_token / 1e9;
+    let faster = (held / HELD.as_secs_f64()).clamp(1.0, 1e6);
+    let speed = (options.speed * faster).clamp(1e-6, 1e6);
+    let plain = Scenario {
         resources: capacity.len() as u32,
         workers: (units * 2).clamp(4, 2_000) as u32,
         capacity,
         ranking: Ranking::LeastLoaded,
-        hold: Distribution::Exponential(Span(Duration::from_millis(5))),
-        seed,
+        failures: mean(&|spec| spec.failure_rate as f64 / f64::from(u32::MAX)).min(1.0),
+        seed: options.seed,
         ..Scenario::default()
+    };
+    if path == Path::new("-") {
+        return Scenario { hold: Distribution::Exponential(Span(HELD)), ..plain };
+    }
+    Scenario {
+        pace: Loop::Open,
+        burst: Shape::Trace,
+        hold: Distribution::Trace,
+        trace: Some(path.to_owned()),
+        speed,
+        // `speed` makes answers faster too, by what the trace is made faster than it is simulated.
+        tokens_per_second: (1e9 / nanos_per_token / options.speed).clamp(0.1, 1e9),
+        delay: Distribution::Fixed(Span(first.div_f64(faster))),
+        ..plain
     }
 }
 
@@ -168,5 +282,53 @@ mod tests {
             let fleet = Fleet::parse("f", &fleet_of(&scenario)).unwrap();
             assert_eq!(fleet.resources.len() as u32, scenario.resources.min(MOST));
         }
+    }
+
+    /// A ramp is climbed in the time of a round, again and again: not in the length of all that is simulated.
+    #[test]
+    fn ramps_are_climbed() {
+        let changes = ["loop=open", "rate=1000", "burst=ramp 0.2 1.8", "duration=2s"].map(str::to_owned);
+        let scenario = Scenario::open("gateway", &changes).unwrap();
+        let made = requests(&scenario, None, 20_000);
+        let seconds = made.last().unwrap().at as f64 / 1e9;
+        // 1,000 a second on average: ten rounds.
+        assert!((18.0..22.0).contains(&seconds), "{seconds}");
+        let quarters = made.iter().fold([0u32; 4], |mut counts, request| {
+            counts[(request.at / 500_000_000 % 4) as usize] += 1;
+            counts
+        });
+        // 0.4, 0.8, 1.2 and 1.6 of a quarter each.
+        for (count, expected) in quarters.iter().zip([2_000.0, 4_000.0, 6_000.0, 8_000.0]) {
+            assert!((f64::from(*count) / expected - 1.0).abs() < 0.12, "{quarters:?}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_played_at_a_speed_that_fits_a_round() {
+        let fleet = Fleet::built_in();
+        let requests: Vec<Request> =
+            (0..100).map(|number| request(number, Duration::ZERO, Duration::from_micros(200))).collect();
+        let tune = |trace: &str| Tune {
+            scenario: String::new(),
+            trace: Some(trace.into()),
+            fleet: None,
+            speed: 2.0,
+            requests: 100,
+            milliseconds: 50,
+            rounds: 1,
+            seed: 1,
+            format: crate::output::Format::Table,
+            out: None,
+        };
+        let scenario = scenario_of(&fleet, &requests, Path::new("built-in"), &tune("built-in"));
+        assert_eq!(
+            (scenario.pace, scenario.burst, scenario.hold),
+            (Loop::Open, Shape::Trace, Distribution::Trace)
+        );
+        let answer = 200.0 / scenario.tokens_per_second / scenario.speed;
+        let held = answer + scenario.delay.mean().as_secs_f64();
+        assert!((held / HELD.as_secs_f64() - 1.0).abs() < 0.01, "{held}");
+        let piped = scenario_of(&fleet, &requests, Path::new("-"), &tune("-"));
+        assert_eq!((piped.trace, piped.hold), (None, Distribution::Exponential(Span(HELD))));
     }
 }

@@ -93,7 +93,8 @@ pub struct Scenario {
     pub ejection: bool,
     pub subjects: Vec<String>,
 
-    /// How long a lease is held: what the backend takes.
+    /// How long a lease is held: what the backend takes before it answers, and from then on.
+    pub delay: Distribution,
     pub hold: Distribution,
     /// How long a request waits for a lease; 0: not at all.
     pub wait: Span,
@@ -111,18 +112,23 @@ pub struct Scenario {
     pub cancellations: f64,
     pub patience: Distribution,
 
-    /// Shares of requests that ask for an id's resource, for a named one, or only look.
+    /// Shares of requests that ask for an id's resource, for a named one, for one that a filter accepts, or only look.
     pub affinity: f64,
     pub ids: u32,
     pub named: f64,
+    pub filtered: f64,
     pub peeks: f64,
+    /// Classes of workers, dealt in turns; higher ones go first.
+    pub classes: u8,
     /// Share of leases that are passed on as tokens and returned twice, of which the second must be refused.
     pub tokens: f64,
 
-    /// Priorities changed, resources replaced, and resources taken out for a moment: each a second.
+    /// Priorities changed, resources replaced, resources taken out or drained for a moment, several borrowed at once: each a second.
     pub updates: f64,
     pub churn: f64,
     pub exclusions: f64,
+    pub drains: f64,
+    pub several: f64,
 
     /// Moments and tokens of requests, for `burst = "trace"` and `hold = "trace"`: a file, or `built-in`.
     pub trace: Option<PathBuf>,
@@ -157,6 +163,7 @@ impl Default for Scenario {
             shed: false,
             ejection: false,
             subjects: vec!["sticky".into(), "mutex".into()],
+            delay: Distribution::ZERO,
             hold: Distribution::ZERO,
             wait: seconds(1),
             backend_timeout: Span::default(),
@@ -171,11 +178,15 @@ impl Default for Scenario {
             affinity: 0.0,
             ids: 1_000,
             named: 0.0,
+            filtered: 0.0,
             peeks: 0.0,
+            classes: 1,
             tokens: 0.01,
             updates: 0.0,
             churn: 0.0,
             exclusions: 0.0,
+            drains: 0.0,
+            several: 0.0,
             trace: None,
             speed: 1.0,
             tokens_per_second: 50.0,
@@ -191,7 +202,8 @@ const fn seconds(seconds: u64) -> Span {
 impl Scenario {
     /// The scenario of this name or in this file, with `changes` (`NAME=VALUE`) made to it.
     pub fn open(source: &str, changes: &[String]) -> Result<Self> {
-        let text = match Ready::named(source) {
+        let ready = Ready::named(source);
+        let text = match ready {
             Some(ready) => ready.text.to_owned(),
             None => fs::read_to_string(source).map_err(|cause| {
                 let names: Vec<&str> = READY.iter().map(|ready| ready.name).collect();
@@ -201,14 +213,18 @@ impl Scenario {
                 ))
             })?,
         };
-        Scenario::parse(source, &text, changes)
+        Scenario::parse(source, &text, ready.map_or(&[][..], |ready| ready.peers), changes)
     }
 
-    fn parse(source: &str, text: &str, changes: &[String]) -> Result<Self> {
+    /// `more`: subjects beside those of the text.
+    fn parse(source: &str, text: &str, more: &[&str], changes: &[String]) -> Result<Self> {
         let fail = |message: &str| {
             Error::Options(format!("scenario {source}: {}", message.trim_end().replace('\n', ", ")))
         };
         let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| fail(error.message()))?;
+        if let Some(toml::Value::Array(subjects)) = table.get_mut("subjects") {
+            subjects.extend(more.iter().map(|&name| toml::Value::from(name)));
+        }
         for change in changes {
             let (name, value) = change
                 .split_once('=')
@@ -235,6 +251,7 @@ impl Scenario {
         range("flap-every, in seconds,", self.flap_every.0.as_secs_f64(), 0.01, 3_600.0)?;
         range("tiers", self.tiers.into(), 1.0, 255.0)?;
         range("shards", self.shards.unwrap_or(1).into(), 1.0, 1024.0)?;
+        range("classes", self.classes.into(), 1.0, 255.0)?;
         range("ids", self.ids.into(), 1.0, 1e9)?;
         range("speed", self.speed, 1e-6, 1e6)?;
         range("tokens-per-second", self.tokens_per_second, 0.1, 1e9)?;
@@ -245,16 +262,21 @@ impl Scenario {
             ("cancellations", self.cancellations),
             ("affinity", self.affinity),
             ("named", self.named),
+            ("filtered", self.filtered),
             ("peeks", self.peeks),
             ("tokens", self.tokens),
             ("failures + rate-limits", self.failures + self.rate_limits),
-            ("affinity + named + peeks", self.affinity + self.named + self.peeks),
+            ("affinity + named + filtered + peeks", self.affinity + self.named + self.filtered + self.peeks),
         ] {
             range(name, share, 0.0, 1.0)?;
         }
-        for (name, rate) in
-            [("updates", self.updates), ("churn", self.churn), ("exclusions", self.exclusions)]
-        {
+        for (name, rate) in [
+            ("updates", self.updates),
+            ("churn", self.churn),
+            ("exclusions", self.exclusions),
+            ("drains", self.drains),
+            ("several", self.several),
+        ] {
             range(name, rate, 0.0, 1e6)?;
         }
         if self.capacity.is_empty() {
@@ -278,9 +300,12 @@ impl Scenario {
         if self.burst == Shape::Trace && self.pace == Loop::Closed {
             return Err("burst: \"trace\" needs loop = \"open\": its requests have moments".into());
         }
-        for (name, distribution) in
-            [("think", self.think), ("retry-after", self.retry_after), ("patience", self.patience)]
-        {
+        for (name, distribution) in [
+            ("think", self.think),
+            ("delay", self.delay),
+            ("retry-after", self.retry_after),
+            ("patience", self.patience),
+        ] {
             if distribution == Distribution::Trace {
                 return Err(format!("{name}: \"trace\" is for `hold` alone"));
             }
@@ -291,6 +316,11 @@ impl Scenario {
     /// Units of the whole fleet that may be out at once; `None` if some resource has no limit.
     pub fn units(&self) -> Option<u64> {
         (0..self.resources).map(|index| self.limit_of(index).map(u64::from)).sum()
+    }
+
+    /// What is done to the fleet beside borrowing from it, a second.
+    pub fn chores(&self) -> f64 {
+        self.updates + self.churn + self.exclusions + self.drains + self.several
     }
 
     /// How many leases of a resource may be out; `None` if it is unlimited.
@@ -323,13 +353,13 @@ mod tests {
 
     fn error(changes: &[&str]) -> String {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
-        Scenario::parse("s", "", &changes).unwrap_err().to_string()
+        Scenario::parse("s", "", &[], &changes).unwrap_err().to_string()
     }
 
     #[test]
     fn changes_need_no_quotes() {
         let changes = ["hold=exponential 3ms", "workers=7", "capacity=[1, 0]", "wait=2s"].map(str::to_owned);
-        let scenario = Scenario::parse("s", "workers = 3", &changes).unwrap();
+        let scenario = Scenario::parse("s", "workers = 3", &[], &changes).unwrap();
         assert_eq!((scenario.workers, scenario.wait), (7, seconds(2)));
         assert_eq!(scenario.hold.to_string(), "exponential 3ms");
         assert_eq!(scenario.units(), None);
@@ -360,7 +390,7 @@ mod tests {
         for ready in READY {
             let scenario = Scenario::open(ready.name, &[]).unwrap();
             let text = toml::to_string(&scenario).unwrap();
-            assert_eq!(Scenario::parse("again", &text, &[]).unwrap(), scenario, "{}", ready.name);
+            assert_eq!(Scenario::parse("again", &text, &[], &[]).unwrap(), scenario, "{}", ready.name);
         }
     }
 }

@@ -49,6 +49,14 @@ impl Shape {
         }
     }
 
+    /// How long it takes until the load begins anew; zero if it has no period of its own.
+    pub fn period(&self) -> Duration {
+        match *self {
+            Shape::Steady | Shape::Ramp { .. } | Shape::Trace => Duration::ZERO,
+            Shape::OnOff { period: Span(period), .. } | Shape::Herd { every: Span(period) } => period,
+        }
+    }
+
     /// The first moment from `at` on at which there is any load.
     pub fn next_on(&self, at: Duration) -> Duration {
         match *self {

@@ -12,13 +12,18 @@ use crate::{
     page::table::{Cell, table},
 };
 
-/// `greatest`: the load that has the last step of the scale.
-pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
+/// `resources`: how many there are, of which the last row may stand for fewer than the others. `greatest`: the load that has the last step of the scale.
+pub fn heat(name: &str, heat: &Heat, resources: u32, greatest: f32) -> Figure {
     let step_of = |load: f32| palette::heat(load / greatest.max(0.001));
     let rows = heat.rows.len();
     let columns = heat.rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let seconds = columns as f64 * heat.seconds_of_a_column;
-    let resources = rows as f64 * f64::from(heat.resources_of_a_row);
+    // The rows' resources, from the first to before the second.
+    let range_of = |row: usize| {
+        let first = row as u32 * heat.resources_of_a_row;
+        (first, first.saturating_add(heat.resources_of_a_row).min(resources.max(first + 1)))
+    };
+    let end = f64::from(range_of(rows.saturating_sub(1)).1);
     let row_height = (360 / rows.max(1) as u32).clamp(6, 16);
     let title = format!("Utilisation of each resource, {name}");
     let svg = draw(X_AXIS + 30 + row_height * rows as u32, &title, |root| {
@@ -27,7 +32,7 @@ pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
             .margin_right(26)
             .x_label_area_size(X_AXIS)
             .y_label_area_size(Y_AXIS)
-            .build_cartesian_2d(0.0..seconds, 0.0..resources)?;
+            .build_cartesian_2d(0.0..seconds, 0.0..end)?;
         chart
             .configure_mesh()
             .disable_mesh()
@@ -40,8 +45,8 @@ pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
             .y_desc("resource, by its number")
             .draw()?;
         for (index, row) in heat.rows.iter().enumerate() {
-            let bottom = index as f64 * f64::from(heat.resources_of_a_row);
-            let top = bottom + f64::from(heat.resources_of_a_row);
+            let (bottom, top) = range_of(index);
+            let (bottom, top) = (f64::from(bottom), f64::from(top));
             // Neighbours of one colour are one rectangle.
             let mut from = 0;
             while from < row.len() {
@@ -57,8 +62,8 @@ pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
     });
     let mean = |row: &[f32]| row.iter().sum::<f32>() / row.len().max(1) as f32;
     let cells = heat.rows.iter().enumerate().map(|(index, row)| {
-        let first = index as u32 * heat.resources_of_a_row;
-        let last = first + heat.resources_of_a_row - 1;
+        let (first, after) = range_of(index);
+        let last = after - 1;
         let least = row.iter().copied().fold(1.0, f32::min);
         let most = row.iter().copied().fold(0.0, f32::max);
         let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
@@ -75,5 +80,18 @@ pub fn heat(name: &str, heat: &Heat, greatest: f32) -> Figure {
         legend: Vec::new(),
         svg: format!("<p class=\"scale\">0 % {scale} {:.0} %</p>{svg}", greatest * 100.0),
         table: table(&["resources", "mean, %", "least, %", "most, %"], cells),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_row_may_stand_for_fewer() {
+        let seen = Heat { resources_of_a_row: 3, seconds_of_a_column: 1.0, rows: vec![vec![0.5, 0.5]; 34] };
+        let figure = heat("a", &seen, 100, 1.0);
+        assert!(figure.table.contains(">96 to 98<") && figure.table.contains(">99<"), "{}", figure.table);
+        assert!(!figure.table.contains("to 101"));
     }
 }

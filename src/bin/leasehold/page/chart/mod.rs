@@ -8,11 +8,13 @@ mod frame;
 mod heat;
 mod lines;
 pub mod palette;
+mod utilisation;
 
 pub use self::{
     bars::{fairness, rank_errors},
     heat::heat,
     lines::{Axis, Line, lines},
+    utilisation::utilisation,
 };
 use super::table::escape;
 
