@@ -73,6 +73,12 @@ pub struct Told {
 /// Steps in which a resource gets its units back.
 const RAMP_STEPS: u32 = 16;
 
+/// Nanoseconds from one step of a ramp to the next.
+fn step_of(rules: &Ejection) -> u64 {
+    let ramp = u64::try_from(rules.ramp.as_nanos()).unwrap_or(u64::MAX);
+    (ramp / u64::from(RAMP_STEPS)).max(1)
+}
+
 impl<R: Resource> Health<R> {
     pub fn new(rules: Option<Ejection>, cooldown: Option<Cooldown>, ranks: bool, shards: usize) -> Self {
         Health {
@@ -205,19 +211,21 @@ impl<R: Resource> Core<R> {
 
     /// The moment after `now` at which a ramp that began at `began` goes on.
     fn next_step(&self, health: &Health<R>, began: u64, now: u64) -> u64 {
-        let ramp = health.rules.map_or(0, |rules| u64::try_from(rules.ramp.as_nanos()).unwrap_or(u64::MAX));
-        let step = (ramp / u64::from(RAMP_STEPS)).max(1);
+        let step = health.rules.map_or(1, |rules| step_of(&rules));
         let gone = now.saturating_sub(began) / step;
         began.saturating_add((gone + 1).saturating_mul(step)).min(crate::shard::NEVER - 1)
     }
 
-    /// Gives a resource on the ramp as many units as it may have at `now`; at its end it is as before.
+    /// Gives a resource on the ramp as many units as it may have since the last step until `now`; at its end it is as before. Not as many
+    /// as between two steps: whoever comes late would find more than was told.
     fn step_up(&self, locked: &mut Locked<'_, R>, node: &Node<R>, now: u64) {
         let Some((rules, record)) = self.health.as_ref().and_then(|health| health.rules).zip(node.record())
         else {
             return;
         };
         let full = record.full_limit().unwrap_or(locked.details(node).limit);
+        let began = record.until();
+        let now = now.saturating_sub(now.saturating_sub(began) % step_of(&rules));
         let is_over = record.ramp_is_over(&rules, now);
         if is_over {
             record.set_phase(Phase::Healthy);
