@@ -1,7 +1,11 @@
 //! Clusters of real schedulers and real threads over the engine in memory.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -82,6 +86,95 @@ fn what_is_out_when_grace_ends_is_revoked() {
     assert_eq!((report.revoked, report.outlived, report.told), (1, 0, true));
     assert!(lease.is_revoked());
     assert_eq!(fence.check(), Err(Lost));
+}
+
+#[test]
+fn a_cluster_that_ends_while_make_is_slow_leaves_nothing_lent() {
+    let (engine, keys) = (MemoryEngine::new(), keys());
+    let (slow, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let cluster = Cluster::builder("a")
+        .terms(Terms::new(TTL).floor(1))
+        .shares(fleet(1, 2))
+        .start(engine.connect(), &keys, {
+            let (slow, begun) = (Arc::clone(&slow), Arc::clone(&begun));
+            move |share, units| {
+                if slow.load(Ordering::SeqCst) {
+                    begun.store(true, Ordering::SeqCst);
+                    std::thread::sleep(TTL / 2);
+                }
+                make(share, units)
+            }
+        })
+        .unwrap();
+    until("a unit", || keys.stats().available == 1);
+    let lease = keys.acquire().unwrap();
+    slow.store(true, Ordering::SeqCst);
+    cluster.expect_units(2);
+    until("the cluster's thread is in `make`", || begun.load(Ordering::SeqCst));
+    drop(cluster);
+    assert!(lease.is_revoked(), "the claim has ended");
+    assert!(keys.acquire().is_err(), "nobody keeps its claim");
+}
+
+#[test]
+fn a_lease_that_waits_to_be_picked_up_is_revoked_by_a_close() {
+    let (engine, keys) = (MemoryEngine::new(), keys());
+    // So long that a tenth of it passes on no machine before the lease is picked up.
+    let cluster = Cluster::builder("a")
+        .terms(Terms::new(TTL * 10))
+        .shares(fleet(1, 1))
+        .start(engine.connect(), &keys, make)
+        .unwrap();
+    until("a unit", || keys.stats().available == 1);
+    let first = keys.acquire().unwrap();
+    let mut second = std::pin::pin!(keys.acquire_async());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    drop(first);
+    // It is handed over, and its holder has not been to the door yet.
+    let report = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| cluster.close(Duration::ZERO));
+        until("nothing is lent", || !keys.snapshot().iter().any(|state| state.holds.is_empty()));
+        std::thread::sleep(TTL / 4);
+        let Poll::Ready(Ok(lease)) = second.as_mut().poll(&mut context) else { panic!("it was handed over") };
+        until("it is revoked", || lease.is_revoked());
+        closing.join().unwrap()
+    });
+    assert_eq!((report.revoked, report.outlived), (1, 0));
+}
+
+#[test]
+fn a_revoked_lease_has_no_fence_and_a_lease_has_one_unit() {
+    let (engine, keys) = (MemoryEngine::new(), keys());
+    let cluster = join("a", &engine, &keys, fleet(1, 2), 2);
+    until("two units", || keys.stats().available == 2);
+    let mut one = keys.acquire().unwrap();
+    let (first, again) = (cluster.fence(&mut one).unwrap(), cluster.fence(&mut one).unwrap());
+    assert_eq!(first.unit(), again.unit());
+    let mut two = keys.acquire().unwrap();
+    let other = cluster.fence(&mut two).unwrap();
+    assert_ne!(first.unit(), other.unit());
+    drop(first);
+    assert_eq!(cluster.fence(&mut one).unwrap().unit(), again.unit(), "while one is left it is the same");
+    drop((again, other));
+    keys.revoke(one.token()).unwrap();
+    assert_eq!(cluster.fence(&mut one).err(), Some(Lost));
+}
+
+#[test]
+fn what_somebody_undrains_is_withdrawn_again() {
+    let (engine, keys) = (MemoryEngine::new(), keys());
+    let cluster = join("a", &engine, &keys, fleet(1, 2), 2);
+    until("two units", || keys.stats().available == 2);
+    let lease = keys.acquire().unwrap();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| cluster.close(Duration::from_secs(20)));
+        until("nothing is lent", || keys.acquire().is_err());
+        keys.undrain_all();
+        until("nothing is lent again", || keys.acquire().is_err());
+        drop(lease);
+        assert_eq!(closing.join().unwrap().revoked, 0);
+    });
 }
 
 #[test]
@@ -188,6 +281,11 @@ fn what_cannot_start_says_why() {
     assert!(matches!(error, StartError::Unrecorded) && error.to_string().contains("max_hold"), "{error}");
     let allowed = builder().terms(Terms::new(TTL).unrecorded_leases(true));
     drop(allowed.start(engine.connect(), &unrecorded, make).unwrap());
+    let bounded = Scheduler::<Key>::builder()
+        .max_hold(Duration::from_secs(60))
+        .max_resources(9, leasehold::Overflow::EvictWorst);
+    let error = builder().start(engine.connect(), &Arc::new(bounded.build().unwrap()), make).unwrap_err();
+    assert!(error.to_string().contains("max_resources"), "{error}");
     let keys = keys();
     let other = builder().terms(Terms::new(TTL * 2));
     let error = other.start(engine.connect(), &keys, make).unwrap_err();

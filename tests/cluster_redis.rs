@@ -4,6 +4,7 @@
 
 use std::{
     collections::BTreeSet,
+    io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -61,6 +62,22 @@ impl Server {
         child.wait().unwrap();
     }
 
+    /// A command of the server's own, and the beginning of its answer.
+    fn tell(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut text = format!("*{}\r\n", words.len());
+        for word in words {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = vec![0; 1 << 16];
+        let length = stream.read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        assert!(!answer.starts_with('-'), "{words:?}: {answer}");
+        answer
+    }
+
     fn engine(&self, fleet: &str) -> RedisEngine {
         RedisEngine::new(fleet, [format!("redis://127.0.0.1:{}/", self.port)]).unwrap()
     }
@@ -112,7 +129,11 @@ impl Side {
             0..=2 => {
                 let count = 1 + random.below(6);
                 let end = if random.below(2) == 0 { End::Best } else { End::Worst };
-                let skip = if random.below(3) == 0 { vec!["r2".into()] } else { Vec::new() };
+                let from = |name: &str, index| Unit { name: name.into(), index };
+                let skip = match random.below(3) {
+                    0 => vec![from("r2", 0), from("r0", 2)],
+                    _ => Vec::new(),
+                };
                 let Reply::Claims(claims) = self.call(&Request::Claim { session, count, end, skip }) else {
                     panic!()
                 };
@@ -314,7 +335,7 @@ fn a_restart_is_another_epoch_and_the_next_address_is_tried() {
     let addresses = [dead, server.port].map(|port| format!("redis://127.0.0.1:{port}/"));
     let mut engine = RedisEngine::new("restart", addresses).unwrap();
     let join = Request::Join { member: "a".into(), ttl: TTL, weight: 1, previous: None };
-    assert!(engine.call(&join, PATIENCE).is_err(), "nobody is there");
+    // Nobody is at the first address.
     let Reply::Joined(session) = engine.call(&join, PATIENCE).unwrap() else { panic!() };
     server.down();
     let renew = Request::Renew { session: session.clone(), line: Line::default() };
@@ -328,6 +349,126 @@ fn a_restart_is_another_epoch_and_the_next_address_is_tried() {
         }
     };
     assert!(matches!(&reply, Reply::Gone { epoch } if *epoch != session.epoch), "{reply:?}");
+}
+
+fn owns(engine: &mut RedisEngine, session: &Session) -> Reply {
+    engine.call(&Request::Owned { session: session.clone() }, PATIENCE).unwrap()
+}
+
+#[test]
+#[ignore = "needs a server: run by .ci/cluster"]
+fn a_server_that_was_a_replica_meanwhile_or_has_lost_everything_is_another_epoch() {
+    let (server, other) = (Server::start(), Server::start());
+    let follows = |who: &Server, whom: &Server| {
+        who.tell(&["REPLICAOF", "127.0.0.1", &whom.port.to_string()]);
+        let end = Instant::now() + Duration::from_secs(20);
+        while !who.tell(&["INFO", "replication"]).contains("master_link_status:up") {
+            assert!(Instant::now() < end, "it never follows");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    follows(&other, &server);
+    let mut engine = server.engine("promoted");
+    let join = |member: &str| Request::Join { member: member.into(), ttl: TTL, weight: 1, previous: None };
+    let Reply::Joined(first) = engine.call(&join("a"), PATIENCE).unwrap() else { panic!() };
+    assert_eq!(owns(&mut engine, &first), Reply::Claims(Vec::new()));
+    std::thread::sleep(Duration::from_millis(500));
+    // There and back: the same process, and what it had is there.
+    other.tell(&["REPLICAOF", "NO", "ONE"]);
+    follows(&server, &other);
+    // A replica carries nothing out, and where there is another address that one is asked.
+    assert!(engine.call(&join("b"), PATIENCE).is_err());
+    let addresses = [server.port, other.port].map(|port| format!("redis://127.0.0.1:{port}/"));
+    let mut both = RedisEngine::new("elsewhere", addresses).unwrap();
+    assert!(matches!(both.call(&join("b"), PATIENCE).unwrap(), Reply::Joined(_)));
+    server.tell(&["REPLICAOF", "NO", "ONE"]);
+    assert!(matches!(owns(&mut engine, &first), Reply::Gone { .. }));
+    let Reply::Joined(second) = engine.call(&join("a"), PATIENCE).unwrap() else { panic!() };
+    // The same process, the same replication id, and nothing is left: numbers of sessions begin anew.
+    server.tell(&["FLUSHALL"]);
+    let Reply::Joined(third) = engine.call(&join("stranger"), PATIENCE).unwrap() else { panic!() };
+    assert!(first.epoch != second.epoch && second.epoch != third.epoch && first.epoch != third.epoch);
+    assert!(matches!(owns(&mut engine, &second), Reply::Gone { .. }));
+}
+
+#[test]
+#[ignore = "needs a server: run by .ci/cluster"]
+fn looking_changes_nothing() {
+    let server = Server::start();
+    let mut engine = server.engine("mistyped");
+    let Reply::Overview(all) = engine.call(&Request::Overview, PATIENCE).unwrap() else { panic!() };
+    assert!(all.epoch.is_empty() && all.members.is_empty() && all.holds.is_empty());
+    assert!(server.tell(&["DBSIZE"]).starts_with(":0"), "no key was made");
+    engine.call(&hold(HoldKind::Excluded, Change::Set(None)), PATIENCE).unwrap();
+    let Reply::Overview(all) = engine.call(&Request::Overview, PATIENCE).unwrap() else { panic!() };
+    assert_eq!((all.epoch.is_empty(), all.holds.len()), (false, 1));
+}
+
+#[test]
+#[ignore = "needs a server: run by .ci/cluster"]
+fn a_clock_that_is_set_back_and_what_is_still_to_be_freed() {
+    let server = Server::start();
+    let mut engine = server.engine("freed");
+    let mut join = |member: &str| {
+        let request = Request::Join { member: member.into(), ttl: TTL, weight: 1, previous: None };
+        let Reply::Joined(session) = engine.call(&request, PATIENCE).unwrap() else { panic!() };
+        session
+    };
+    let (one, two) = (join("one"), join("two"));
+    let unit = |index| Unit { name: "r".into(), index };
+    for batch in 0..10 {
+        let units = (batch * 256..(batch + 1) * 256).map(|index| (unit(index), 7)).collect();
+        engine.call(&Request::Register { session: one.clone(), units }, PATIENCE).unwrap();
+    }
+    let mut renew = |session: &Session| {
+        let request = Request::Renew { session: session.clone(), line: Line::default() };
+        match engine.call(&request, PATIENCE).unwrap() {
+            Reply::Renewed(view) => view,
+            other => panic!("{other:?}"),
+        }
+    };
+    let end = Instant::now() + TTL + Duration::from_millis(50);
+    while Instant::now() < end {
+        let views = [renew(&one), renew(&two)];
+        assert_eq!(views.map(|view| view.me), [0, 1], "in the order of names");
+        std::thread::sleep(TTL / 10);
+    }
+    let mut claim = |session: &Session| {
+        let request =
+            Request::Claim { session: session.clone(), count: 256, end: End::Best, skip: Vec::new() };
+        match engine.call(&request, PATIENCE).unwrap() {
+            Reply::Claims(claims) => claims.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for _ in 0..10 {
+        assert_eq!(claim(&one), 256);
+    }
+    assert_eq!(claim(&two), 0);
+    // As if the clock had shown a later time when it was renewed.
+    let far = "9000000000000000";
+    server.tell(&["ZADD", "leasehold:{freed}:sessions", far, &one.number.to_string()]);
+    let mut renew = |session: &Session| {
+        let request = Request::Renew { session: session.clone(), line: Line::default() };
+        match engine.call(&request, PATIENCE).unwrap() {
+            Reply::Renewed(view) => view,
+            other => panic!("{other:?}"),
+        }
+    };
+    let end = Instant::now() + TTL + Duration::from_millis(200);
+    let mut view = renew(&two);
+    while Instant::now() < end {
+        view = renew(&two);
+        std::thread::sleep(TTL / 10);
+    }
+    assert_eq!(view.free, 2_560, "with what is still to be freed");
+    let mut got = 0;
+    for _ in 0..10 {
+        let request = Request::Claim { session: two.clone(), count: 256, end: End::Best, skip: Vec::new() };
+        let Reply::Claims(claims) = engine.call(&request, PATIENCE).unwrap() else { panic!() };
+        got += claims.len();
+    }
+    assert_eq!(got, 2_560);
 }
 
 #[test]

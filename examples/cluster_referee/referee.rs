@@ -72,6 +72,8 @@ fn listen(stream: TcpStream, truth: &Shared) -> io::Result<()> {
 /// The processes.
 struct Fleet {
     children: Vec<Option<Child>>,
+    /// What the present life of each is called.
+    names: Vec<String>,
     lives: u64,
     server: u16,
     port: u16,
@@ -81,17 +83,14 @@ impl Fleet {
     /// Each life has a name of its own.
     fn start(&mut self, place: usize) -> io::Result<()> {
         self.lives += 1;
+        self.names[place] = format!("process-{place}-life-{}", self.lives);
         let child = Command::new(std::env::current_exe()?)
-            .args(["member", "--name", &self.name(place), "--server", &self.server.to_string()])
+            .args(["member", "--name", &self.names[place], "--server", &self.server.to_string()])
             .args(["--referee", &self.port.to_string()])
             .stdin(Stdio::piped())
             .spawn()?;
         self.children[place] = Some(child);
         Ok(())
-    }
-
-    fn name(&self, place: usize) -> String {
-        format!("process-{place}")
     }
 
     fn signal(&self, place: usize, signal: &str) -> io::Result<()> {
@@ -138,6 +137,7 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
     }
     let mut fleet = Fleet {
         children: (0..settings.processes).map(|_| None).collect(),
+        names: vec![String::new(); settings.processes],
         lives: 0,
         server: server.port,
         port,
@@ -180,10 +180,10 @@ pub fn run(settings: &Settings) -> Result<bool, Box<dyn Error>> {
             }
             1 => {
                 stops += 1;
-                lock(&truth).stopped(&fleet.name(place), None);
+                lock(&truth).stopped(&fleet.names[place], None);
                 fleet.signal(place, "-STOP")?;
                 rest(TTL + Duration::from_millis(500 + u64::from(random.below(1_500))));
-                lock(&truth).stopped(&fleet.name(place), Some(Instant::now()));
+                lock(&truth).stopped(&fleet.names[place], Some(Instant::now()));
                 fleet.signal(place, "-CONT")?;
             }
             2 => {

@@ -96,10 +96,22 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         !self.excess.is_empty()
     }
 
-    /// Revokes what should not be out, removes what has drained.
+    /// Gives leases up that could not be revoked: those who have them have not picked them up yet.
+    pub fn give_up(&mut self) {
+        for (place, allowed) in std::mem::take(&mut self.excess) {
+            self.outlived += u64::from(self.count(place).saturating_sub(allowed));
+        }
+    }
+
+    /// Revokes what should not be out, removes what has drained, withdraws again what somebody has undrained.
     pub fn tidy(&mut self) {
         if !self.excess.is_empty() {
             self.revoke_excess();
+        }
+        for &place in &self.parting {
+            if let Some(presence) = self.present.get_mut(&place) {
+                presence.drained |= self.scheduler.drain(&self.keys[place]).unwrap_or(false);
+            }
         }
         let idle: Vec<usize> = self.parting.iter().copied().filter(|&place| self.count(place) == 0).collect();
         for place in idle {
@@ -110,11 +122,14 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         }
     }
 
-    /// Lends nothing any more: for when the member cannot go on.
+    /// Lends nothing any more, and nothing may be out: for when the member cannot go on, and nobody keeps its deadlines.
     pub fn stop(&mut self) {
         self.fences.set_good_until(Timestamp::ZERO);
         for place in self.present.keys().copied().collect::<Vec<_>>() {
             self.withdraw(place);
+            if self.scheduler.records_leases() {
+                self.excess.insert(place, 0);
+            }
         }
     }
 

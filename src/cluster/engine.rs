@@ -2,13 +2,14 @@
 //!
 //! # Contract
 //! Each [`Request`] is one atomic step: nothing of another step is seen in its midst, and all steps are in one order. The engine has a
-//! clock, and an *epoch*: a text that names one run of it. Whenever writes may have been lost, the epoch is another one.
+//! clock, and a *run*: a text that is another one whenever writes may have been lost.
 //!
-//! Before each step, with `now` on the engine's clock:
+//! Before each step but [`Request::Overview`], with `now` on the engine's clock:
 //!
-//! * if the epoch is not the one on record: sessions, owners and free units are forgotten; holds and the last token stay, if they are there; the
-//!   *quarantine* lasts until `now + ttl`;
+//! * if the run is not the one on record, an *epoch* begins, under a name that no epoch has had: sessions, owners and free units are forgotten;
+//!   holds and the last token stay, if they are there; the *quarantine* lasts until `now + ttl`;
 //! * a session is *over* from its last renewal (or its opening) plus its time to live on. Its units may be freed at any later step, and not before.
+//!   No session, and no quarantine, lasts longer than until `now + ttl`: a clock that was set back lengthens nothing.
 //!
 //! A token is greater than every token before it, in all epochs.
 //!
@@ -53,11 +54,13 @@ pub struct MemberView {
 /// What a renewal tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Everybody whose session is not over, the one who asks included, in the order of names.
+    /// Everybody whose session is not over, the one who asks included, in the order of names; of one name in the order of sessions.
     pub members: Vec<MemberView>,
-    /// Units that nobody owns.
+    /// Which of them asks.
+    pub me: usize,
+    /// Units that nobody owns, or whose owners' sessions are over.
     pub free: u32,
-    /// The best rank of those.
+    /// The best rank of those that nobody owns.
     pub best_free: Option<u64>,
     /// The worst rank of those.
     pub worst_free: Option<u64>,
@@ -148,7 +151,7 @@ pub enum Request {
         /// A session that the member has given up, and that ends with this, if it is of this epoch.
         previous: Option<Session>,
     },
-    /// Makes units known, with their ranks; those that are new are free. Answers [`Reply::Done`].
+    /// Makes units known, with their ranks, of which the last one told counts; those that are new are free. Answers [`Reply::Done`].
     Register {
         /// Whose.
         session: Session,
@@ -162,8 +165,8 @@ pub enum Request {
         /// What the others are told.
         line: Line,
     },
-    /// Takes free units: at most `count`, the best or worst by rank, of no resource in `skip`. None in quarantine. Answers
-    /// [`Reply::Claims`].
+    /// Takes free units, after having freed what sessions that are over have owned (some at a time): at most `count`, the best or worst by rank,
+    /// none of those that `skip` names. None in quarantine. Answers [`Reply::Claims`].
     Claim {
         /// For whom.
         session: Session,
@@ -171,8 +174,8 @@ pub enum Request {
         count: u32,
         /// From which end.
         end: End,
-        /// Names of resources that are left alone.
-        skip: Vec<Arc<str>>,
+        /// What is left alone: of each of these resources the unit that is named, and those with a higher index. Names each resource once.
+        skip: Vec<Unit>,
     },
     /// Frees units that the session owns with these very tokens. Answers [`Reply::Done`].
     Return {
@@ -204,7 +207,7 @@ pub enum Request {
     Hold(HoldNote),
     /// Lists the holds that are set: [`Reply::Holds`].
     Holds,
-    /// For people: everything there is. Answers [`Reply::Overview`].
+    /// For people: everything that is on record. Changes nothing, and begins no epoch. Answers [`Reply::Overview`].
     Overview,
 }
 
@@ -238,7 +241,7 @@ pub enum Reply {
 /// What [`Request::Overview`] tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// The present epoch.
+    /// The epoch on record; empty if the engine has never heard of the fleet.
     pub epoch: Arc<str>,
     /// How much of the quarantine is left.
     pub quarantine: Option<Duration>,

@@ -1,6 +1,13 @@
 //! Fences: what ties a lease to one unit of the engine, its token, and its deadline.
 
-use std::{collections::HashMap, error::Error, fmt, hash::Hash, sync::PoisonError, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    error::Error,
+    fmt,
+    hash::Hash,
+    sync::PoisonError,
+    time::Duration,
+};
 
 use super::unit::{Claim, Unit};
 use crate::{
@@ -19,9 +26,10 @@ struct Slot {
     bound: Vec<Bound>,
 }
 
-/// A lease's fence: its number, and the lease's token if leases are recorded.
+/// A lease's fences: their number, how many there are, and the lease's token if leases are recorded.
 struct Bound {
     number: u64,
+    fences: u32,
     lease: Option<Token>,
 }
 
@@ -79,11 +87,13 @@ impl<K: Hash + Eq + Clone> Fences<K> {
 
     /// Takes units away whoever uses them; answers with the recorded leases that are bound to them.
     pub fn lose(&self, key: &K, claims: &[Claim]) -> Vec<Token> {
+        // Tokens are one of a kind.
+        let tokens: HashSet<u64> = claims.iter().map(|claim| claim.token).collect();
         let mut all = self.slots();
         let Some(slots) = all.get_mut(key) else { return Vec::new() };
         let mut leases = Vec::new();
         slots.retain(|slot| {
-            let lost = claims.contains(&slot.claim);
+            let lost = tokens.contains(&slot.claim.token);
             if lost {
                 // Relaxed: ordered by the Release of `set_good_until` where it matters; until then the deadline tells.
                 slot.lost.store(true, Ordering::Relaxed);
@@ -97,16 +107,29 @@ impl<K: Hash + Eq + Clone> Fences<K> {
         leases
     }
 
-    /// Binds a lease to a unit of its resource.
+    /// Binds a lease to a unit of its resource: to the one that it is bound to already, if leases are recorded.
     pub fn bind(self: &Arc<Self>, key: &K, lease: Option<Token>) -> Result<Fence<K>, Lost> {
-        // Relaxed: the numbers only have to differ.
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
         let mut all = self.slots();
-        let slot = all
-            .get_mut(key)
-            .and_then(|slots| slots.iter_mut().find(|slot| (slot.bound.len() as u32) < slot.leases))
+        let slots = all.get_mut(key).ok_or(Lost)?;
+        let same = |bound: &Bound| lease.is_some() && bound.lease == lease;
+        let place = slots
+            .iter()
+            .position(|slot| slot.bound.iter().any(same))
+            .or_else(|| slots.iter().position(|slot| (slot.bound.len() as u32) < slot.leases))
             .ok_or(Lost)?;
-        slot.bound.push(Bound { number, lease });
+        let slot = &mut slots[place];
+        let number = match slot.bound.iter_mut().find(|bound| same(bound)) {
+            Some(bound) => {
+                bound.fences += 1;
+                bound.number
+            }
+            None => {
+                // Relaxed: the numbers only have to differ.
+                let number = self.number.fetch_add(1, Ordering::Relaxed);
+                slot.bound.push(Bound { number, fences: 1, lease });
+                number
+            }
+        };
         let fence = Fence {
             fences: Arc::clone(self),
             key: key.clone(),
@@ -176,7 +199,10 @@ impl<K: Hash + Eq + Clone> Drop for Fence<K> {
         let mut all = self.fences.slots();
         let slots = all.get_mut(&self.key).into_iter().flatten();
         for slot in slots.filter(|slot| slot.claim == self.claim) {
-            slot.bound.retain(|bound| bound.number != self.number);
+            slot.bound.retain_mut(|bound| {
+                bound.fences -= u32::from(bound.number == self.number);
+                bound.fences > 0
+            });
         }
     }
 }

@@ -57,6 +57,8 @@ pub enum StartError {
     Name(Arc<str>),
     /// The scheduler does not record its leases, so they could not be revoked.
     Unrecorded,
+    /// The scheduler is bounded: making room would remove resources, and with them the count of their leases.
+    Bounded,
     /// The fleet has another time to live.
     Refused {
         /// The fleet's.
@@ -81,9 +83,12 @@ impl fmt::Display for StartError {
                 "the scheduler does not record its leases, so those that outlive their claims could not be revoked: set \
                  `Builder::max_hold`, or allow `Terms::unrecorded_leases` and use fences",
             ),
+            StartError::Bounded => f.write_str(
+                "the scheduler has `Builder::max_resources`, and the cluster decides which resources it has: leave the bound out",
+            ),
             StartError::Refused { ttl } => write!(
                 f,
-                "the fleet has a time to live of {ttl:?}: use that, or another name for the fleet"
+                "the fleet has a time to live of {ttl:?}: use that; to change it stop all processes, then use another name for the fleet"
             ),
             StartError::Engine(message) => write!(
                 f,
@@ -150,7 +155,8 @@ impl Builder {
     /// `make` makes the resource that a share's units amount to. Its key must not depend on the number of units, and its capacity
     /// should be `units * leases_per_unit` or less. It is called whenever the number changes, from the cluster's thread.
     ///
-    /// The scheduler should have no other resources: they stay, but their leases count as need.
+    /// The scheduler should have no other resources: they stay, but their leases count as need. Do not undrain or remove resources of the fleet,
+    /// by whatever form: a unit that leaves is drained, and what somebody undrains is lent until it is withdrawn again, up to 50 ms later.
     ///
     /// # Callbacks
     /// `make`, and what insertion, update, removal and holds of the scheduler call. A panic of `make` counts as a refusal
@@ -172,6 +178,9 @@ impl Builder {
         let recorded = scheduler.records_leases();
         if !recorded && !terms.allows_unrecorded() {
             return Err(StartError::Unrecorded);
+        }
+        if scheduler.is_bounded() {
+            return Err(StartError::Bounded);
         }
         let roll = Arc::new(Roll::new(self.shares).map_err(StartError::Roll)?);
         let fences = Arc::new(Fences::new(Arc::clone(&self.clock)));
@@ -198,6 +207,7 @@ impl Builder {
             board: Arc::clone(&board),
             clock: self.clock,
             stats: ClusterStats::default(),
+            patience: terms.patience(),
         };
         let keeper = spawn("leasehold-keeper".into(), move || keeper.run()).map_err(|error| {
             post.end();
@@ -292,13 +302,16 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
         &self.scheduler
     }
 
-    /// Ties a lease to one unit of its resource, its fencing token, and the claim's deadline. Takes a mutex for a moment.
+    /// Ties a lease to one unit of its resource, its fencing token, and the claim's deadline. Called again for the same lease it names the
+    /// same unit, as long as one of its fences lives and leases are recorded. Takes a mutex for a moment.
     ///
     /// # Errors
-    /// [`Lost`]: the claim behind the lease has ended.
+    /// [`Lost`]: the claim behind the lease has ended, or the lease was revoked.
     pub fn fence(&self, lease: &mut Lease<'_, R>) -> Result<Fence<R::Key>, Lost> {
         let token = self.recorded.then(|| lease.token());
-        self.fences.bind(lease.key(), token)
+        let fence = self.fences.bind(lease.key(), token)?;
+        // Afterwards: what is revoked from here on was bound before, and its unit with it.
+        if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
     }
 
     /// As [`fence`](Self::fence).
@@ -307,7 +320,8 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// As there.
     pub fn fence_owned(&self, lease: &mut OwnedLease<R>) -> Result<Fence<R::Key>, Lost> {
         let token: Option<Token> = self.recorded.then(|| lease.token());
-        self.fences.bind(lease.key(), token)
+        let fence = self.fences.bind(lease.key(), token)?;
+        if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
     }
 
     /// How it stands, as of the last turn of the cluster's thread, less than 50 ms ago. Clones the list of members.
@@ -335,8 +349,8 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     }
 
     /// Leaves the fleet: nothing is lent from now on, each unit is given back when its leases have come back, and after `grace` what is
-    /// still out is revoked. Blocks for at most `grace` and about a fifth of the time to live. A second call waits for the first one
-    /// and reports the same.
+    /// still out is revoked. Blocks for at most `grace` and about a third of the time to live, or as long as a callback takes that is at work. A
+    /// second call waits for the first one and reports the same.
     pub fn close(&self, grace: Duration) -> CloseReport {
         let mut threads = self.threads();
         if !threads.is_empty() {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     node::quietly,
     resource::Resource,
-    sync::{Arc, Clock, Condvar, Mutex, MutexGuard, Timestamp},
+    sync::{Arc, Clock, Condvar, MonotonicClock, Mutex, MutexGuard, Timestamp},
 };
 
 /// How often the keeper looks at the scheduler: leases that have come back, demand, holds.
@@ -53,6 +53,8 @@ pub struct Keeper<R: Resource, S> {
     pub board: Arc<Board>,
     pub clock: Arc<dyn Clock>,
     pub stats: ClusterStats,
+    /// How long it waits at the end for leases that cannot be revoked yet.
+    pub patience: Duration,
 }
 
 impl<R: Resource, S: BuildHasher> Keeper<R, S> {
@@ -67,6 +69,7 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
                 None => {
                     // What is where is not sure any more: nothing is lent, and the session ends by itself.
                     let _ = quietly(|| self.desk.stop());
+                    let _ = quietly(|| self.wind_up());
                     self.stats.live = false;
                     self.stats.last_error = Some(
                         "a callback has panicked in the cluster's thread: the cluster has stopped".to_owned(),
@@ -91,7 +94,14 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
             self.stats.took(took);
             self.stats.connected = result.is_ok();
             let reply: Option<Reply> = match result {
-                Ok(reply) => Some(reply),
+                Ok(reply) => {
+                    if let Reply::Refused { ttl } = &reply {
+                        self.stats.last_error = Some(format!(
+                            "refused: the fleet has a time to live of {ttl:?}; this member does not ask again"
+                        ));
+                    }
+                    Some(reply)
+                }
                 Err(error) => {
                     self.stats.last_error = Some(error.to_string());
                     None
@@ -108,7 +118,13 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
                 self.member.abandon(&mut self.desk);
             }
             Some(Order::End) => {
-                self.desk.tidy();
+                // Whatever has become of the orders before: with the thread nobody keeps the deadlines any more.
+                if !self.member.has_left() {
+                    self.member.tick(now, &mut self.desk);
+                    self.member.abandon(&mut self.desk);
+                }
+                self.wind_up();
+                self.publish();
                 return None;
             }
             None => {}
@@ -124,6 +140,25 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
         let left = |until: Timestamp| until.saturating_since(self.clock.now());
         let pause = if self.desk.is_in_excess() { HURRY } else { self.member.deadline().map_or(PACE, left) };
         Some(pause.clamp(HURRY, PACE))
+    }
+
+    /// Revokes what should not be out any more. A lease that was handed to somebody who has not woken up yet is waited for.
+    fn wind_up(&mut self) {
+        // Not the cluster's clock, which need not run.
+        let clock = MonotonicClock::new();
+        let end = clock.now().saturating_add(self.patience);
+        loop {
+            self.desk.tidy();
+            if !self.desk.is_in_excess() {
+                break;
+            }
+            if clock.now() >= end {
+                self.desk.give_up();
+                break;
+            }
+            let _ = self.post.collect(HURRY);
+        }
+        (self.stats.revoked, self.stats.outlived) = (self.desk.revoked, self.desk.outlived);
     }
 
     fn publish(&mut self) {

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     engine::{Change, End, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, View},
+    planted::{Planted, is_planted},
     unit::{Claim, Unit},
 };
 use crate::sync::Arc;
@@ -31,6 +32,7 @@ struct Held {
 /// What an engine keeps of one fleet, and its steps. Times are nanoseconds on the engine's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
+    run: Arc<str>,
     epoch: Arc<str>,
     ttl: u64,
     quarantine: u64,
@@ -46,11 +48,16 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// One step at `now`, in the run of the engine named `epoch`. Also answers what is to be told to everybody who listens.
-    pub fn step(&mut self, now: u64, epoch: &str, request: &Request) -> (Reply, Option<HoldNote>) {
-        if &*self.epoch != epoch {
-            self.begin(now, epoch);
+    /// One step at `now`, in this run of the engine. Also answers what is to be told to everybody who listens.
+    pub fn step(&mut self, now: u64, run: &str, request: &Request) -> (Reply, Option<HoldNote>) {
+        if *request == Request::Overview {
+            return (Reply::Overview(self.overview(now)), None);
         }
+        if &*self.run != run {
+            self.begin(now, run);
+        }
+        // The clock may have been set back.
+        self.quarantine = self.quarantine.min(now + self.ttl);
         let reply = match request {
             Request::Join { member, ttl, weight, previous } => {
                 if let Some(previous) = previous
@@ -64,8 +71,11 @@ impl Ledger {
                 let note = self.hold(now, note);
                 return (Reply::Holds(vec![note.clone()], self.holds_version), Some(note));
             }
-            Request::Holds => Reply::Holds(self.list_holds(now), self.holds_version),
-            Request::Overview => Reply::Overview(self.overview(now)),
+            Request::Holds => {
+                self.holds.retain(|_, held| held.until.is_none_or(|until| until > now));
+                Reply::Holds(self.list_holds(now), self.holds_version)
+            }
+            Request::Overview => unreachable!("answered above"),
             Request::Register { session, .. }
             | Request::Renew { session, .. }
             | Request::Claim { session, .. }
@@ -85,10 +95,12 @@ impl Ledger {
     }
 
     /// A new epoch.
-    fn begin(&mut self, now: u64, epoch: &str) {
+    fn begin(&mut self, now: u64, run: &str) {
         let kept = std::mem::take(self);
         *self = Ledger {
-            epoch: epoch.into(),
+            run: run.into(),
+            // Books may come back that have had this run before.
+            epoch: format!("{run}-{now}").into(),
             ttl: kept.ttl,
             quarantine: now + kept.ttl,
             last_token: kept.last_token,
@@ -137,7 +149,9 @@ impl Ledger {
             }
             Request::Return { claims, .. } => {
                 for claim in claims {
-                    if self.owners.get(&claim.unit) == Some(&(session, claim.token)) {
+                    let token = |token| token == claim.token || is_planted(Planted::ReturnWithoutToken);
+                    if self.owners.get(&claim.unit).is_some_and(|owner| owner.0 == session && token(owner.1))
+                    {
                         self.set_free(session, &claim.unit);
                     }
                 }
@@ -156,8 +170,11 @@ impl Ledger {
     }
 
     fn make_known(&mut self, unit: &Unit, rank: u64) {
-        if !self.ranks.contains_key(unit) {
-            self.ranks.insert(unit.clone(), rank);
+        let before = self.ranks.insert(unit.clone(), rank);
+        if before != Some(rank) && !self.owners.contains_key(unit) {
+            if let Some(before) = before {
+                self.free.remove(&(before, unit.clone()));
+            }
             self.free.insert((rank, unit.clone()));
         }
     }
@@ -179,6 +196,8 @@ impl Ledger {
     }
 
     fn reap(&mut self, now: u64) {
+        let longest = now + self.ttl;
+        self.sessions.values_mut().for_each(|open| open.over = open.over.min(longest));
         let mut left = REAPED_AT_ONCE;
         let over: Vec<u64> =
             self.sessions.iter().filter(|(_, open)| open.over <= now).map(|(number, _)| *number).collect();
@@ -204,11 +223,12 @@ impl Ledger {
         self.reap(now);
     }
 
-    fn claim(&mut self, now: u64, session: u64, count: u32, end: End, skip: &[Arc<str>]) -> Vec<Claim> {
+    fn claim(&mut self, now: u64, session: u64, count: u32, end: End, skip: &[Unit]) -> Vec<Claim> {
         if now < self.quarantine {
             return Vec::new();
         }
-        let wanted = |(_, unit): &&(u64, Unit)| !skip.contains(&unit.name);
+        let skip: HashMap<&str, u32> = skip.iter().map(|from| (&*from.name, from.index)).collect();
+        let wanted = |(_, unit): &&(u64, Unit)| skip.get(&*unit.name).is_none_or(|&from| unit.index < from);
         let units: Vec<Unit> = match end {
             End::Best => {
                 self.free.iter().filter(wanted).take(count as usize).map(|(_, unit)| unit.clone()).collect()
@@ -233,7 +253,7 @@ impl Ledger {
     }
 
     fn reinstate(&mut self, now: u64, session: u64, claims: &[(Claim, u64)]) -> Vec<Claim> {
-        if now >= self.quarantine {
+        if now >= self.quarantine && !is_planted(Planted::ReinstateLate) {
             return Vec::new();
         }
         let mut taken = Vec::with_capacity(claims.len());
@@ -261,17 +281,22 @@ impl Ledger {
 
     fn view(&self, now: u64, session: u64) -> View {
         let living = || self.sessions.iter().filter(|(_, open)| open.over > now);
+        let over = self.sessions.iter().filter(|(_, open)| open.over <= now);
+        let owned_by = |number: &u64| self.owned.get(number).map_or(0, BTreeSet::len);
+        let freed: usize = over.map(|(number, _)| owned_by(number)).sum();
         let mut members: Vec<_> = living()
-            .map(|(_, open)| MemberView { member: Arc::clone(&open.member), line: open.line })
+            .map(|(number, open)| (number, MemberView { member: Arc::clone(&open.member), line: open.line }))
             .collect();
-        members.sort_by(|a, b| a.member.cmp(&b.member));
+        members.sort_by(|(a, one), (b, other)| (&one.member, a).cmp(&(&other.member, b)));
+        let me = members.iter().position(|(number, _)| **number == session).unwrap_or(0);
         let next = living().filter(|(number, _)| **number != session).map(|(_, open)| open.over).min();
         View {
-            members,
-            free: self.free.len() as u32,
+            members: members.into_iter().map(|(_, view)| view).collect(),
+            me,
+            free: (self.free.len() + freed) as u32,
             best_free: self.free.first().map(|(rank, _)| *rank),
             worst_free: self.free.last().map(|(rank, _)| *rank),
-            owned: self.owned.get(&session).map_or(0, |owned| owned.len() as u32),
+            owned: owned_by(&session) as u32,
             next_expiry: next.and_then(|over| Self::left(over, now)),
             holds: self.holds_version,
             quarantine: Self::left(self.quarantine, now),
@@ -301,8 +326,7 @@ impl Ledger {
         note
     }
 
-    fn list_holds(&mut self, now: u64) -> Vec<HoldNote> {
-        self.holds.retain(|_, held| held.until.is_none_or(|until| until > now));
+    fn list_holds(&self, now: u64) -> Vec<HoldNote> {
         let note = |((name, kind), held): (&(Arc<str>, HoldKind), &Held)| HoldNote {
             name: Arc::clone(name),
             kind: *kind,
@@ -310,10 +334,11 @@ impl Ledger {
             origin: Arc::clone(&held.origin),
             version: held.version,
         };
-        self.holds.iter().map(note).collect()
+        let living = self.holds.iter().filter(|(_, held)| held.until.is_none_or(|until| until > now));
+        living.map(note).collect()
     }
 
-    fn overview(&mut self, now: u64) -> Overview {
+    fn overview(&self, now: u64) -> Overview {
         let mut overview = Overview {
             epoch: Arc::clone(&self.epoch),
             quarantine: Self::left(self.quarantine, now),
@@ -337,16 +362,36 @@ impl Ledger {
         &self.owners
     }
 
+    /// Units that are known.
+    #[cfg(test)]
+    pub fn known(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// The best and the worst rank that nobody owns.
+    #[cfg(test)]
+    pub fn free_ranks(&self) -> Option<(u64, u64)> {
+        Some((self.free.first()?.0, self.free.last()?.0))
+    }
+
+    /// Sessions that are not over, with their lines and the units that they own.
+    #[cfg(test)]
+    pub fn living(&self, now: u64) -> Vec<(u64, Line, u32)> {
+        let living = self.sessions.iter().filter(|(_, open)| open.over > now);
+        let owned = |number| self.owned.get(number).map_or(0, |owned| owned.len() as u32);
+        living.map(|(number, open)| (*number, open.line, owned(number))).collect()
+    }
+
     /// What an engine without quarantine does.
     #[cfg(test)]
     pub fn end_quarantine(&mut self) {
         self.quarantine = 0;
     }
 
-    /// Whether this is the epoch on record.
+    /// Whether this is the run on record.
     #[cfg(test)]
-    pub fn is_of(&self, epoch: &str) -> bool {
-        &*self.epoch == epoch
+    pub fn is_of(&self, run: &str) -> bool {
+        &*self.run == run
     }
 
     /// When the session is over.
@@ -362,5 +407,48 @@ impl Ledger {
         assert!(self.free.iter().all(|(_, unit)| !self.owners.contains_key(unit)));
         let listed: usize = self.owned.values().map(BTreeSet::len).sum();
         assert_eq!(listed, self.owners.len(), "each owned unit is listed once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(ledger: &mut Ledger, now: u64, run: &str, member: &str) -> Session {
+        let ttl = Duration::from_nanos(100);
+        let request = Request::Join { member: member.into(), ttl, weight: 1, previous: None };
+        match ledger.step(now, run, &request).0 {
+            Reply::Joined(session) => session,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_run_that_comes_back_is_another_epoch() {
+        let mut ledger = Ledger::default();
+        let mine = join(&mut ledger, 0, "a", "me");
+        join(&mut ledger, 10, "b", "me");
+        let strangers = join(&mut ledger, 20, "a", "stranger");
+        assert_ne!(mine.epoch, strangers.epoch);
+        let (reply, _) = ledger.step(30, "a", &Request::Owned { session: mine });
+        assert!(matches!(reply, Reply::Gone { .. }), "{reply:?}");
+        // As after all was deleted under a server that goes on.
+        let mut empty = Ledger::default();
+        let others = join(&mut empty, 40, "a", "other");
+        assert_ne!(strangers.epoch, others.epoch);
+    }
+
+    #[test]
+    fn the_last_rank_that_was_told_counts() {
+        let mut ledger = Ledger::default();
+        let session = join(&mut ledger, 0, "a", "me");
+        let unit = |name: &str| Unit { name: name.into(), index: 0 };
+        for units in [vec![(unit("x"), 1), (unit("y"), 2)], vec![(unit("x"), 3)]] {
+            ledger.step(1, "a", &Request::Register { session: session.clone(), units });
+        }
+        ledger.check();
+        let (reply, _) = ledger.step(2, "a", &Request::Renew { session, line: Line::default() });
+        let Reply::Renewed(view) = reply else { panic!() };
+        assert_eq!((view.free, view.best_free, view.worst_free), (2, Some(2), Some(3)));
     }
 }

@@ -10,10 +10,10 @@ use crate::sync::{Arc, Clock, MonotonicClock, Mutex};
 
 struct Shared {
     ledger: Ledger,
-    epoch: String,
-    epochs: u64,
+    runs: u64,
     reachable: bool,
-    listeners: Vec<Vec<HoldNote>>,
+    /// By connection: what it has not heard yet; none if it was dropped.
+    listeners: Vec<Option<Vec<HoldNote>>>,
 }
 
 /// An [`Engine`] in memory: its clones are connections to the same one. For tests, and for several schedulers of one process.
@@ -39,13 +39,8 @@ impl MemoryEngine {
 
     /// As [`new`](Self::new), on another clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared {
-            ledger: Ledger::default(),
-            epoch: "1".into(),
-            epochs: 1,
-            reachable: true,
-            listeners: vec![Vec::new()],
-        };
+        let shared =
+            Shared { ledger: Ledger::default(), runs: 1, reachable: true, listeners: vec![Some(Vec::new())] };
         MemoryEngine { shared: Arc::new(Mutex::new(shared)), clock, place: 0 }
     }
 
@@ -57,8 +52,14 @@ impl MemoryEngine {
     #[must_use]
     pub fn connect(&self) -> Self {
         let mut shared = self.shared();
-        shared.listeners.push(Vec::new());
-        let place = shared.listeners.len() - 1;
+        let place = match shared.listeners.iter().position(Option::is_none) {
+            Some(place) => place,
+            None => {
+                shared.listeners.push(None);
+                shared.listeners.len() - 1
+            }
+        };
+        shared.listeners[place] = Some(Vec::new());
         drop(shared);
         MemoryEngine { shared: Arc::clone(&self.shared), clock: Arc::clone(&self.clock), place }
     }
@@ -70,9 +71,15 @@ impl MemoryEngine {
 
     /// What a restart looks like: another epoch; nothing that was written is sure to be there.
     pub fn restart(&self) {
-        let mut shared = self.shared();
-        shared.epochs += 1;
-        shared.epoch = shared.epochs.to_string();
+        self.shared().runs += 1;
+    }
+}
+
+impl Drop for MemoryEngine {
+    /// Nobody keeps what it would have heard.
+    fn drop(&mut self) {
+        let place = self.place;
+        self.shared().listeners[place] = None;
     }
 }
 
@@ -95,10 +102,10 @@ impl Engine for MemoryEngine {
         if !shared.reachable {
             return Err(EngineError::new("the engine is unreachable, by MemoryEngine::set_reachable"));
         }
-        let Shared { ledger, epoch, listeners, .. } = &mut *shared;
-        let (reply, news) = ledger.step(now, epoch, request);
+        let Shared { ledger, runs, listeners, .. } = &mut *shared;
+        let (reply, news) = ledger.step(now, &runs.to_string(), request);
         if let Some(note) = news {
-            for listener in listeners {
+            for listener in listeners.iter_mut().flatten() {
                 listener.push(note.clone());
             }
         }
@@ -109,7 +116,7 @@ impl Engine for MemoryEngine {
         let place = self.place;
         let mut shared = self.shared();
         let reachable = shared.reachable;
-        let heard = std::mem::take(&mut shared.listeners[place]);
+        let heard = shared.listeners[place].as_mut().map(std::mem::take).unwrap_or_default();
         // Nobody hears what is told during an outage.
         if reachable { heard } else { Vec::new() }
     }

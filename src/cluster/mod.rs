@@ -14,6 +14,7 @@
 //! | `handle` | settings, start, stop |
 //! | `redis` | the engine for Redis and Valkey servers |
 //! | `holds` | which holds the fleet has |
+//! | `planted` | mistakes that its tests must notice |
 //! | `rendezvous` | which member an id belongs to |
 
 #[cfg(feature = "prometheus")]
@@ -27,6 +28,7 @@ mod keeper;
 mod ledger;
 mod member;
 mod memory;
+mod planted;
 mod post;
 mod redis;
 mod rendezvous;

@@ -10,9 +10,13 @@ use crate::{ring::affinity_hash, sync::SplitMix64};
 
 fn score(member: &str, weight: u32, hash: u64) -> f64 {
     let mixed = SplitMix64::mix(hash ^ affinity_hash(member));
-    // 53 bits, and never 0 or 1.
-    let uniform = ((mixed >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let uniform = uniform(mixed);
     -f64::from(weight) / uniform.ln()
+}
+
+/// Never 0 or 1: 52 bits and a half are exact in 53.
+fn uniform(mixed: u64) -> f64 {
+    ((mixed >> 12) as f64 + 0.5) / (1u64 << 52) as f64
 }
 
 /// The member that an id belongs to, by the id's hash; none if nobody has a weight.
@@ -54,6 +58,11 @@ mod tests {
             assert!((share - fair).abs() <= 6.0 * (20_000.0f64 / 4.0).sqrt(), "{name}: {share} of {fair}");
         }
         assert!(choose(&[], 1).is_none());
+    }
+
+    #[test]
+    fn scores_are_finite() {
+        assert!(uniform(0) > 0.0 && uniform(u64::MAX) < 1.0);
     }
 
     #[test]

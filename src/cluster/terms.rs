@@ -16,6 +16,8 @@ pub struct Terms {
 impl Terms {
     /// The shortest time to live.
     pub const MIN_TTL: Duration = Duration::from_millis(100);
+    /// The longest.
+    pub const MAX_TTL: Duration = Duration::from_secs(86_400);
 
     /// With this time to live, a tenth of it as margin, and a tenth as lead.
     pub const fn new(ttl: Duration) -> Self {
@@ -83,6 +85,8 @@ impl Terms {
     pub(super) fn check(self) -> Result<Self, TermsError> {
         let fault = if self.ttl < Self::MIN_TTL {
             "a time to live of at least 100 ms is allowed"
+        } else if self.ttl > Self::MAX_TTL {
+            "a time to live of at most a day is allowed"
         } else if self.margin < self.ttl / 100 {
             "a margin of at least a hundredth of the time to live is allowed: clocks drift"
         } else if self.margin.saturating_add(self.lead) > self.ttl / 2 {
@@ -157,6 +161,8 @@ mod tests {
         assert!(Terms::default().check().is_ok());
         assert!(Terms::new(Terms::MIN_TTL).check().is_ok());
         assert!(Terms::new(Terms::MIN_TTL / 2).check().is_err());
+        assert!(Terms::new(Terms::MAX_TTL).check().is_ok());
+        assert!(Terms::new(Duration::MAX).check().is_err());
         assert!(Terms::new(second).margin(Duration::from_millis(9)).check().is_err());
         assert!(Terms::new(second).margin(second / 4).lead(second / 4).check().is_ok());
         let text = Terms::new(second).margin(second / 2).check().unwrap_err().to_string();
@@ -167,5 +173,6 @@ mod tests {
     fn spare_units_follow_need() {
         let terms = Terms::new(Duration::from_secs(1)).headroom(50);
         assert_eq!([0, 1, 3, 100].map(|need| terms.spare_for(need)), [0, 1, 2, 50]);
+        assert_eq!(terms.headroom(u32::MAX).spare_for(u32::MAX), u32::MAX);
     }
 }

@@ -9,7 +9,7 @@ use crate::sync::Arc;
 pub struct Share {
     /// Names it in the whole fleet.
     pub name: Arc<str>,
-    /// Which resources are given out first; lower is better.
+    /// Which resources are given out first; lower is better. At most [`MAX_RANK`](Self::MAX_RANK).
     pub rank: u64,
     /// Into how many units it is divided. A unit belongs to one process at a time.
     pub units: u32,
@@ -20,6 +20,9 @@ pub struct Share {
 impl Share {
     /// The most units of one resource.
     pub const MAX_UNITS: u32 = 1 << 16;
+    /// The highest rank: servers sort by numbers that are exact up to here. Ranks of numbers with a sign or a fraction
+    /// ([`Priority::rank`](crate::Priority::rank)) are mostly above: number the resources in their order instead.
+    pub const MAX_RANK: u64 = (1 << 53) - 1;
 
     /// One unit, one lease.
     pub fn new(name: impl Into<Arc<str>>, rank: u64) -> Self {
@@ -89,6 +92,13 @@ pub enum RollError {
         /// How many leases each.
         leases_per_unit: u32,
     },
+    /// A rank is above [`Share::MAX_RANK`].
+    Rank {
+        /// Whose.
+        name: Arc<str>,
+        /// The rank that was given.
+        rank: u64,
+    },
     /// There are more units than a 32-bit number counts.
     TooMany,
 }
@@ -105,6 +115,11 @@ impl fmt::Display for RollError {
                  at most {} leases in all",
                 Share::MAX_UNITS,
                 crate::Capacity::MAX
+            ),
+            RollError::Rank { name, rank } => write!(
+                f,
+                "resource {name:?} has rank {rank}: allowed are ranks from 0 to {}; number the resources in their order",
+                Share::MAX_RANK
             ),
             RollError::TooMany => write!(f, "the fleet has more than {} units: make units larger", u32::MAX),
         }
@@ -134,6 +149,9 @@ impl Roll {
                     units: share.units,
                     leases_per_unit: share.leases_per_unit,
                 });
+            }
+            if share.rank > Share::MAX_RANK {
+                return Err(RollError::Rank { name: Arc::clone(&share.name), rank: share.rank });
             }
             if roll.places.insert(Arc::clone(&share.name), place).is_some() {
                 return Err(RollError::Duplicate(Arc::clone(&share.name)));
@@ -212,6 +230,13 @@ mod tests {
         assert!(
             Roll::new(vec![Share::new("a", 1).units(Share::MAX_UNITS).leases_per_unit(1 << 10)]).is_err()
         );
+    }
+
+    #[test]
+    fn ranks_that_servers_cannot_tell_apart_are_refused() {
+        assert!(Roll::new(vec![Share::new("a", Share::MAX_RANK)]).is_ok());
+        let error = Roll::new(vec![Share::new("a", Share::MAX_RANK + 1)]).unwrap_err();
+        assert!(error.to_string().contains("9007199254740992"), "{error}");
     }
 
     #[test]

@@ -266,6 +266,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.limits.is_some()
     }
 
+    /// Whether resources are removed, or refused, to keep a bound.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.core.max_resources.is_some()
+    }
+
     /// The moment that the scheduler's clock shows.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanos(self.core.now())

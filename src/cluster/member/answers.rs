@@ -6,6 +6,7 @@ use super::{Local, Member, Sent, State, plan::Giving};
 use crate::{
     cluster::{
         engine::{Reply, Request, Session, View},
+        planted::{Planted, is_planted},
         unit::Claim,
     },
     sync::{Arc, Timestamp},
@@ -24,10 +25,7 @@ impl Member {
         };
         match (request, reply) {
             (Request::Join { .. }, Reply::Joined(session)) => self.joined(now, at, session, local),
-            (Request::Join { .. }, Reply::Refused { ttl }) => {
-                self.refused = Some(ttl);
-                self.next_try = now.saturating_add(self.terms.period());
-            }
+            (Request::Join { .. }, Reply::Refused { ttl }) => self.refused = Some(ttl),
             (Request::Renew { session, line }, Reply::Renewed(view)) if self.session() == Some(&session) => {
                 (self.told, self.told_at) = (line, at);
                 self.renewed(now, at, session, view, local);
@@ -86,7 +84,6 @@ impl Member {
     }
 
     fn joined(&mut self, now: Timestamp, sent: Timestamp, session: Session, local: &mut impl Local) {
-        self.refused = None;
         let until = sent.saturating_add(self.terms.good_for());
         match &mut self.state {
             State::Out => {
@@ -144,6 +141,7 @@ impl Member {
         local: &mut impl Local,
     ) {
         self.counts.renewals += 1;
+        let sent = if is_planted(Planted::UntilFromReply) { now } else { sent };
         let until = sent.saturating_add(self.terms.good_for());
         self.state = State::Live { session, until };
         local.good_until(until);
@@ -169,31 +167,46 @@ impl Member {
     fn granted(&mut self, now: Timestamp, asked: u32, claims: Vec<Claim>, local: &mut impl Local) {
         let got = claims.len() as u32;
         self.counts.claimed += u64::from(got);
-        self.want = if got < asked { 0 } else { self.want.saturating_sub(got) };
+        // Of what is exchanged: what comes must be better than what goes.
+        let exchanged = if self.upgrade { self.edge(now) } else { None };
+        let mut of_use = 0;
         self.view.free = if got < asked { 0 } else { self.view.free.saturating_sub(got) };
         let mut touched = BTreeMap::new();
         for claim in claims {
             match self.roll.place_of(&claim.unit) {
-                Some(place) if !self.suspended && !self.leaving => {
+                Some(place)
+                    if !self.suspended
+                        && !self.leaving
+                        && exchanged.is_none_or(|mine| self.gains(mine, self.roll.get(place).rank)) =>
+                {
+                    of_use += 1;
                     local.admit(place, &claim);
                     touched.entry(place).or_insert_with(|| self.book.lendable_of(place));
                     self.book.add(place, claim);
                 }
                 Some(_) => self.returning.push(claim),
                 None => {
-                    self.skip.insert(Arc::clone(&claim.unit.name));
+                    let known = self.roll.place(&claim.unit.name);
+                    let units = known.map_or(0, |place| self.roll.get(place).units);
+                    self.skip.insert(Arc::clone(&claim.unit.name), units);
                     self.returning.push(claim);
                 }
             }
         }
+        self.want = if got < asked { 0 } else { self.want.saturating_sub(of_use) };
         for (place, before) in touched {
             let units = self.book.lendable_of(place);
             if before == 0 { self.lend_anew(now, place, units, local) } else { local.lend(place, units) }
         }
-        if self.upgrade && got > 0 {
+        if self.upgrade && of_use > 0 {
             // What is worse goes, as much of it.
             self.upgrade = self.want > 0;
-            self.give(got, Giving::InOrder, local);
+            self.give(now, of_use, Giving::InOrder, local);
+        } else if self.upgrade {
+            // What is free is nothing for this member: not again until something else is.
+            self.want = 0;
+            let skips = !self.skipped(now).is_empty();
+            self.futile = skips.then_some((self.view.best_free, self.view.worst_free));
         }
     }
 

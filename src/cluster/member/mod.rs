@@ -32,10 +32,10 @@ mod book;
 mod demand;
 mod plan;
 mod requests;
-mod share;
+pub(super) mod share;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
@@ -45,6 +45,7 @@ use self::{book::Book, demand::Peak};
 use super::{
     engine::{Change, End, HoldKind, HoldNote, Line, Request, Session, View},
     holds::{self, Apply, HoldTable, Seen},
+    planted::{Planted, is_planted},
     terms::Terms,
     unit::{Claim, Roll},
 };
@@ -120,6 +121,8 @@ pub struct Member {
     state: State,
     /// The epoch of the last session.
     epoch: Option<Arc<str>>,
+    /// Units that there are to share: what is on the list and not blocked.
+    total: u32,
     /// The last session, if it was given up.
     previous: Option<Session>,
     suspended: bool,
@@ -147,8 +150,10 @@ pub struct Member {
     peak: Peak,
     demand: Demand,
     floor: u32,
-    /// Resources that others know and this member does not.
-    skip: BTreeSet<Arc<str>>,
+    /// Units that others know and this member does not: of each of these resources from which index on.
+    skip: BTreeMap<Arc<str>, u32>,
+    /// The best and the worst rank that were free when an exchange brought nothing.
+    futile: Option<(Option<u64>, Option<u64>)>,
     holds: HoldTable,
     outbox: VecDeque<HoldNote>,
     holds_version: u64,
@@ -162,6 +167,7 @@ impl Member {
             me,
             weight,
             terms,
+            total: roll.units(),
             roll,
             state: State::Out,
             epoch: None,
@@ -187,7 +193,8 @@ impl Member {
             peak: Peak::default(),
             demand: Demand::default(),
             floor: terms.least(),
-            skip: BTreeSet::new(),
+            skip: BTreeMap::new(),
+            futile: None,
             holds: HoldTable::default(),
             outbox: VecDeque::new(),
             holds_version: 0,
@@ -242,10 +249,10 @@ impl Member {
     /// The part of all units that somebody else should have, as this member sees it: 0 is balance.
     pub fn imbalance(&self) -> f64 {
         let lines: Vec<_> = self.view.members.iter().map(|view| view.line).collect();
-        let targets = share::targets(&lines, self.roll.units());
+        let targets = share::targets(&lines, self.total);
         let missing: u64 =
             lines.iter().zip(targets).map(|(line, target)| u64::from(target.saturating_sub(line.held))).sum();
-        if self.roll.units() == 0 { 0.0 } else { missing as f64 / f64::from(self.roll.units()) }
+        if self.total == 0 { 0.0 } else { missing as f64 / f64::from(self.total) }
     }
 
     pub fn held(&self) -> u32 {
@@ -256,7 +263,8 @@ impl Member {
         if self.suspended { 0 } else { self.book.lendable() }
     }
 
-    /// The time to live that the engine insists on, if it is another one.
+    /// The time to live that the engine insists on, if it is another one. This member does not ask again: after a loss of data it would be the
+    /// first, and its own time to live would end the quarantine while others still lend.
     pub fn refused(&self) -> Option<Duration> {
         self.refused
     }
@@ -318,8 +326,9 @@ impl Member {
             let leases = self.roll.get(place).leases_per_unit;
             let mut claims = self.book.claims_of(place).to_vec();
             while self.book.held_of(place) > self.book.lendable_of(place)
-                && u64::from(local.in_flight(place))
+                && (u64::from(local.in_flight(place))
                     <= u64::from(leases) * u64::from(self.book.held_of(place) - 1)
+                    || is_planted(Planted::LetGoInUse))
             {
                 let Some(free) = claims.iter().rposition(|claim| local.take(place, claim)) else { break };
                 let claim = claims.swap_remove(free);

@@ -7,11 +7,18 @@
 //! * Who is at work claims the best free units and gives its worst; who is idle the other way round: so the best units end up with those who
 //!   use them. If something better than one's worst (or, idle, worse than one's best) is free, a few are exchanged at a time; each exchange
 //!   improves the order strictly, so they end.
-//! * Units of a resource with a hold count for nothing, and stay: the hold travels, so they are of no use elsewhere either.
+//! * Units of a resource with a hold count for nothing, neither as held nor in what there is to share, and stay: the hold travels, so they are of
+//!   no use elsewhere either.
+//! * Of what the engine calls free only as much counts as the list has and nobody holds: the rest is on nobody's list any more.
+
+use std::collections::HashSet;
 
 use super::{Local, Member};
 use crate::{
-    cluster::{engine::End, member::share},
+    cluster::{
+        engine::{End, Line, MemberView},
+        member::share,
+    },
     sync::Timestamp,
 };
 
@@ -33,79 +40,99 @@ impl Member {
         if self.leaving {
             return;
         }
-        let line = self.line();
-        let mut lines: Vec<_> = self.view.members.iter().map(|view| view.line).collect();
-        // The last of this name: an earlier session of the same member may not be over yet.
-        let Some(me) = self.view.members.iter().rposition(|view| view.member == self.me) else { return };
-        lines[me] = line;
-        let targets = share::targets(&lines, self.roll.units());
+        let me = self.view.me;
+        if me >= self.view.members.len() {
+            return;
+        }
+        // Another session of this name was left behind, by an earlier life or a request that came late: it asks for nothing.
+        let asks = |view: &MemberView| if view.member == self.me { Line::default() } else { view.line };
+        let mut lines: Vec<_> = self.view.members.iter().map(asks).collect();
+        lines[me] = self.line(now);
+        let blocked: u32 = self.holds.blocked(now).map(|place| self.roll.get(place).units).sum();
+        let total = self.roll.units() - blocked;
+        self.total = total;
+        let held = lines.iter().fold(0u32, |sum, line| sum.saturating_add(line.held));
+        self.view.free = self.view.free.min(total.saturating_sub(held));
+        if self.futile != Some((self.view.best_free, self.view.worst_free)) {
+            self.futile = None;
+        }
+        let targets = share::targets(&lines, total);
         let short =
             |place: usize| if place == me { 0 } else { targets[place].saturating_sub(lines[place].held) };
         let missing: u32 = (0..lines.len()).map(short).sum();
         let starving = missing.saturating_sub(self.view.free);
-        let blocked: u32 = self.holds.blocked(now).map(|place| self.book.lendable_of(place)).sum();
-        let (usable, target) = (self.book.lendable() - blocked, targets[me]);
+        let (usable, target) = (self.book.lendable() - self.blocked(now), targets[me]);
         let idle = self.peak.most() == 0;
         self.want_end = if idle { End::Worst } else { End::Best };
         if usable < target {
             self.surplus_since = None;
-            self.want = (target - usable - self.keep(target - usable, local)).min(self.view.free);
+            self.want = (target - usable - self.keep(now, target - usable, local)).min(self.view.free);
             return;
         }
         let surplus = usable - target;
         if surplus == 0 {
             self.surplus_since = None;
         } else if starving > 0 {
-            self.give(surplus.min(starving), Giving::UnusedFirst, local);
+            self.give(now, surplus.min(starving), Giving::UnusedFirst, local);
         } else if now.saturating_since(*self.surplus_since.get_or_insert(now)) >= self.terms.calm() {
             self.surplus_since = None;
-            self.give(surplus, Giving::Unused, local);
+            self.give(now, surplus, Giving::Unused, local);
         }
         if surplus == 0 && starving == 0 {
-            self.exchange(idle);
+            self.exchange(now);
         }
     }
 
     /// Units that were about to leave are kept: at most so many. Answers how many.
-    fn keep(&mut self, most: u32, local: &mut impl Local) -> u32 {
+    fn keep(&mut self, now: Timestamp, most: u32, local: &mut impl Local) -> u32 {
         let mut kept = 0;
         for place in self.book.leaving() {
+            let before = self.book.lendable_of(place);
             let raised = self.book.raise(place, most - kept);
-            if raised > 0 {
-                local.lend(place, self.book.lendable_of(place));
+            let units = self.book.lendable_of(place);
+            if raised > 0 && before == 0 {
+                self.lend_anew(now, place, units, local);
+            } else if raised > 0 {
+                local.lend(place, units);
             }
             kept += raised;
         }
         kept
     }
 
+    /// What is lent and not blocked, in the order in which it is given back: the worst first, or for an idle member the best.
+    fn in_turn(&self, now: Timestamp) -> Vec<(usize, u32)> {
+        let blocked: HashSet<usize> = self.holds.blocked(now).collect();
+        let mut lent: Vec<_> = self.book.lent().filter(|(place, _)| !blocked.contains(place)).collect();
+        if self.want_end == End::Best {
+            lent.reverse();
+        }
+        lent
+    }
+
+    /// The rank of what an exchange replaces.
+    pub(super) fn edge(&self, now: Timestamp) -> Option<u64> {
+        self.in_turn(now).first().map(|(place, _)| self.roll.get(*place).rank)
+    }
+
+    /// Whether it is a gain to replace one rank by another.
+    pub(super) fn gains(&self, mine: u64, other: u64) -> bool {
+        if self.want_end == End::Worst { other > mine } else { other < mine }
+    }
+
     /// Something better, or for an idle member something worse, is free: it is claimed, to replace something.
-    fn exchange(&mut self, idle: bool) {
-        let rank = |(place, _): (usize, u32)| self.roll.get(place).rank;
-        let gains = if idle {
-            self.book
-                .lent()
-                .next()
-                .map(rank)
-                .zip(self.view.worst_free)
-                .is_some_and(|(mine, free)| free > mine)
-        } else {
-            self.book
-                .lent()
-                .next_back()
-                .map(rank)
-                .zip(self.view.best_free)
-                .is_some_and(|(mine, free)| free < mine)
-        };
-        if gains {
+    fn exchange(&mut self, now: Timestamp) {
+        let free = (self.view.best_free, self.view.worst_free);
+        let offer = if self.want_end == End::Worst { free.1 } else { free.0 };
+        let gains = self.edge(now).zip(offer).is_some_and(|(mine, offer)| self.gains(mine, offer));
+        if gains && self.futile != Some(free) {
             self.upgrade = true;
             self.want = (self.book.lendable() / 8).max(1).min(self.view.free);
         }
     }
 
     /// Stops lending so many units: the worst, or the best if idle. Those in use leave when their leases have come back.
-    pub(super) fn give(&mut self, count: u32, which: Giving, local: &mut impl Local) {
-        let idle = self.peak.most() == 0;
+    pub(super) fn give(&mut self, now: Timestamp, count: u32, which: Giving, local: &mut impl Local) {
         let mut left = count;
         let passes: &[bool] = match which {
             Giving::Unused => &[false],
@@ -113,11 +140,7 @@ impl Member {
             Giving::InOrder => &[true],
         };
         for &in_use in passes {
-            let mut lent: Vec<_> = self.book.lent().collect();
-            if !idle {
-                lent.reverse();
-            }
-            for (place, units) in lent {
+            for (place, units) in self.in_turn(now) {
                 if left == 0 {
                     break;
                 }

@@ -10,9 +10,11 @@ use crate::{
 };
 
 impl Member {
-    pub(super) fn line(&self) -> Line {
+    /// What the others are told. Units that a hold blocks are not held: they are of no use to anybody.
+    pub(super) fn line(&self, now: Timestamp) -> Line {
+        let held = self.lendable().saturating_sub(self.blocked(now));
         if self.leaving {
-            return Line { held: self.lendable(), ..Line::default() };
+            return Line { held, ..Line::default() };
         }
         let need = self.roll.units_for(self.peak.most());
         let mut spare = self.terms.spare_for(need);
@@ -21,7 +23,12 @@ impl Member {
             spare = spare.max(self.book.lendable() / 2);
         }
         spare = spare.max(self.floor.saturating_sub(need));
-        Line { need, spare, held: self.lendable(), weight: self.weight }
+        Line { need, spare, held, weight: self.weight }
+    }
+
+    /// Units that are lent here, but for a hold.
+    pub(super) fn blocked(&self, now: Timestamp) -> u32 {
+        self.holds.blocked(now).map(|place| self.book.lendable_of(place)).sum()
     }
 
     /// The next request, if there is one and none is at work. `now` is taken as the moment before it is sent.
@@ -47,7 +54,7 @@ impl Member {
                 self.left = true;
                 None
             }
-            State::Out | State::Moving { joined: None, .. } => Some(join()),
+            State::Out | State::Moving { joined: None, .. } => self.refused.is_none().then(join),
             State::Moving { joined: Some((session, _)), todo, .. } => {
                 let roll = &self.roll;
                 let claims = todo
@@ -65,9 +72,10 @@ impl Member {
     }
 
     fn next_live(&mut self, now: Timestamp, session: Session, local: &mut impl Local) -> Option<Request> {
-        let line = self.line();
-        let needs_more = line.need + line.spare > self.told.need + self.told.spare
-            && now.saturating_since(self.told_at) >= self.terms.period() / 4;
+        let line = self.line(now);
+        let asked = |line: &Line| line.need.saturating_add(line.spare);
+        let needs_more =
+            asked(&line) > asked(&self.told) && now.saturating_since(self.told_at) >= self.terms.period() / 4;
         if now >= self.next_renewal || needs_more {
             return Some(Request::Renew { session, line });
         }
@@ -96,10 +104,19 @@ impl Member {
         }
         if self.want > 0 && !self.suspended && !self.leaving {
             let count = self.want.min(BATCH as u32);
-            let skip = self.skip.iter().cloned().collect();
+            let skip = self.skipped(now);
             return Some(Request::Claim { session, count, end: self.want_end, skip });
         }
         None
+    }
+
+    /// Units that are of no use here: what is not on the list, and what a hold blocks.
+    pub(super) fn skipped(&self, now: Timestamp) -> Vec<Unit> {
+        let mut skip = self.skip.clone();
+        for place in self.holds.blocked(now).take(BATCH) {
+            skip.insert(Arc::clone(&self.roll.get(place).name), 0);
+        }
+        skip.into_iter().map(|(name, index)| Unit { name, index }).collect()
     }
 
     /// The next units to be made known.

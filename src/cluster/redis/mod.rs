@@ -3,11 +3,11 @@
 //! | file | idea |
 //! |---|---|
 //! | this one | connections: they are made anew when they fail, at the next address if there are several |
-//! | `scripts` | the steps; `prelude.lua` has what all begin with |
+//! | `scripts` | the steps; all begin with `base.lua`, which changes nothing, and but for the overview with `prelude.lua` |
 //! | `wire` | arguments and answers |
 //! | `listener` | a thread for what is published |
 //!
-//! Keys of the fleet `f`: `leasehold:{f}:meta` (hash: epoch, quarantine, ttl, last session, last token, version of the holds), `:sessions` (sorted
+//! Keys of the fleet `f`: `leasehold:{f}:meta` (hash: run, epoch, quarantine, ttl, last session, last token, version of the holds), `:sessions` (sorted
 //! set: when each is over), `:lines` (hash: what each said last), `:ranks` (hash: units), `:free` (sorted set: units by rank), `:owned` (sorted set:
 //! units by session), `:tokens` (hash), `:holds` (hash); and the channel `leasehold:{f}:news`. The braces put them on one node of a cluster.
 
@@ -16,10 +16,10 @@ mod wire;
 
 use std::{error::Error, fmt, time::Duration};
 
-use redis::{Client, Connection, Script, ScriptInvocation, Value};
+use redis::{Client, Connection, ErrorKind, Script, ScriptInvocation, ServerErrorKind, Value};
 
 use self::listener::Listener;
-use super::engine::{Engine, EngineError, HoldNote, Overview, Reply, Request};
+use super::engine::{Engine, EngineError, HoldNote, Reply, Request};
 use crate::sync::Arc;
 
 /// The names of the keys that a fleet has, in the order in which scripts take them.
@@ -28,6 +28,7 @@ const KEYS: [&str; 8] = ["meta", "sessions", "lines", "ranks", "free", "owned", 
 macro_rules! step {
     ($name:literal) => {
         Script::new(concat!(
+            include_str!("scripts/base.lua"),
             include_str!("scripts/prelude.lua"),
             include_str!(concat!("scripts/", $name, ".lua"))
         ))
@@ -62,7 +63,10 @@ impl Steps {
             leave: step!("leave"),
             hold: step!("hold"),
             holds: step!("holds"),
-            overview: step!("overview"),
+            overview: Script::new(concat!(
+                include_str!("scripts/base.lua"),
+                include_str!("scripts/overview.lua")
+            )),
         }
     }
 
@@ -85,8 +89,8 @@ impl Steps {
 
 /// A fleet on a Redis 7 or Valkey server.
 ///
-/// Connects when it is first used. A connection that fails is dropped and made anew with the next request, at the next address in turn. Give IP
-/// addresses, or names that are resolved without delay. A thread of its own listens for holds, from the first request on, until this is dropped.
+/// Connects when it is first used. A connection that fails is dropped and made anew with the next request, at the next address in turn. Where
+/// nobody listens, or a replica answers, the others are tried at once. Give IP addresses, or names that are resolved without delay. A thread of its own listens for holds, from the first request on, until this is dropped.
 ///
 /// ```no_run
 /// use leasehold::cluster::RedisEngine;
@@ -175,7 +179,8 @@ impl RedisEngine {
         self
     }
 
-    fn ask(&mut self, request: &Request, patience: Duration) -> Result<Reply, EngineError> {
+    /// Asks at the address whose turn it is.
+    fn ask(&mut self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
         let mut arguments = Vec::new();
         wire::write(request, &self.channel, &mut arguments);
         let mut invocation: ScriptInvocation<'_> = self.steps.of(request).prepare_invoke();
@@ -185,18 +190,38 @@ impl RedisEngine {
         for argument in arguments {
             invocation.arg(argument);
         }
-        let connection = connected(&mut self.connection, &self.clients[self.turn], patience)?;
-        let value: Value = invocation
-            .invoke(connection)
-            .map_err(|error| EngineError::with_source("the server has not carried out a step", error))?;
-        wire::read(value).ok_or_else(|| EngineError::new("the server's answer is none of this protocol"))
+        // All addresses together take as long as one.
+        let to_connect = patience / self.clients.len() as u32;
+        let connection = connected(&mut self.connection, &self.clients[self.turn], to_connect, patience)
+            .map_err(Failure::Elsewhere)?;
+        let value: Value = invocation.invoke(connection).map_err(|error| {
+            let refused = matches!(
+                error.kind(),
+                ErrorKind::Server(
+                    ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading
+                )
+            );
+            let error = EngineError::with_source("the server has not carried out a step", error);
+            if refused { Failure::Elsewhere(error) } else { Failure::Unknown(error) }
+        })?;
+        wire::read(value)
+            .ok_or_else(|| Failure::Unknown(EngineError::new("the server's answer is none of this protocol")))
     }
+}
+
+/// Why there is no answer.
+enum Failure {
+    /// It was not carried out, and may be at another address.
+    Elsewhere(EngineError),
+    /// It may have been carried out.
+    Unknown(EngineError),
 }
 
 /// The connection, made if there is none, with this limit for each of its reads and writes.
 fn connected<'c>(
     connection: &'c mut Option<Connection>,
     client: &Client,
+    to_connect: Duration,
     patience: Duration,
 ) -> Result<&'c mut Connection, EngineError> {
     // The socket takes no limit of zero.
@@ -204,7 +229,10 @@ fn connected<'c>(
     let fail = |error| EngineError::with_source("no connection to the server", error);
     let connection = match connection {
         Some(connection) => connection,
-        none => none.insert(client.get_connection_with_timeout(patience).map_err(fail)?),
+        none => {
+            let to_connect = to_connect.max(Duration::from_millis(1));
+            none.insert(client.get_connection_with_timeout(to_connect).map_err(fail)?)
+        }
     };
     connection.set_read_timeout(Some(patience)).map_err(fail)?;
     connection.set_write_timeout(Some(patience)).map_err(fail)?;
@@ -213,24 +241,31 @@ fn connected<'c>(
 
 impl Engine for RedisEngine {
     fn call(&mut self, request: &Request, patience: Duration) -> Result<Reply, EngineError> {
-        if self.listens && self.listener.as_ref().is_none_or(|listener| listener.turn() != self.turn) {
-            let client = self.clients[self.turn].clone();
-            self.listener = Listener::start(client, Arc::clone(&self.channel), self.turn);
-        }
-        let mut reply = self.ask(request, patience);
-        if let (Request::Overview, Ok(Reply::Overview(Overview { holds, .. }))) = (request, &mut reply) {
-            match self.ask(&Request::Holds, patience) {
-                Ok(Reply::Holds(notes, _)) => *holds = notes,
-                Ok(_) => {}
-                Err(error) => reply = Err(error),
-            }
-        }
-        if reply.is_err() {
+        let mut tries = self.clients.len();
+        loop {
+            let failure = match self.ask(request, patience) {
+                Ok(reply) => {
+                    if self.listens
+                        && self.listener.as_ref().is_none_or(|listener| listener.turn() != self.turn)
+                    {
+                        let client = self.clients[self.turn].clone();
+                        self.listener = Listener::start(client, Arc::clone(&self.channel), self.turn);
+                    }
+                    return Ok(reply);
+                }
+                Err(failure) => failure,
+            };
             // What is still to come on it belongs to a request that was given up.
             self.connection = None;
             self.turn = (self.turn + 1) % self.clients.len();
+            tries -= 1;
+            match failure {
+                Failure::Elsewhere(_) if tries > 0 => {}
+                // One that is late opens a session without units.
+                Failure::Unknown(_) if tries > 0 && matches!(request, Request::Join { .. }) => {}
+                Failure::Elsewhere(error) | Failure::Unknown(error) => return Err(error),
+            }
         }
-        reply
     }
 
     fn news(&mut self) -> Vec<HoldNote> {

@@ -18,11 +18,6 @@ fn micros(duration: Duration) -> String {
     duration.as_micros().to_string()
 }
 
-/// A rank as a score of a sorted set: exact up to 2^53, and all the same above.
-fn score(rank: u64) -> String {
-    rank.min(1 << 53).to_string()
-}
-
 /// The arguments of a request's script.
 pub fn write(request: &Request, channel: &str, out: &mut Vec<String>) {
     if let Some(session) = request.session() {
@@ -37,7 +32,7 @@ pub fn write(request: &Request, channel: &str, out: &mut Vec<String>) {
             }
         }
         Request::Register { units, .. } => {
-            out.extend(units.iter().flat_map(|(unit, rank)| [unit.to_string(), score(*rank)]));
+            out.extend(units.iter().flat_map(|(unit, rank)| [unit.to_string(), rank.to_string()]));
         }
         Request::Renew { line, .. } => out.push(write_line(line)),
         Request::Claim { count, end, skip, .. } => {
@@ -51,11 +46,11 @@ pub fn write(request: &Request, channel: &str, out: &mut Vec<String>) {
         Request::Return { claims, .. } => {
             out.extend(claims.iter().flat_map(|claim| [claim.unit.to_string(), claim.token.to_string()]));
         }
-        Request::Reinstate { claims, .. } => out.extend(
-            claims
-                .iter()
-                .flat_map(|(claim, rank)| [claim.unit.to_string(), claim.token.to_string(), score(*rank)]),
-        ),
+        Request::Reinstate { claims, .. } => {
+            out.extend(claims.iter().flat_map(|(claim, rank)| {
+                [claim.unit.to_string(), claim.token.to_string(), rank.to_string()]
+            }))
+        }
         Request::Hold(note) => {
             let change = match note.change {
                 Change::Cleared => "-".to_owned(),
@@ -152,13 +147,18 @@ pub fn read(value: Value) -> Option<Reply> {
 }
 
 fn read_view(rest: &[Value]) -> Option<View> {
-    let [free, best, worst, owned, next_expiry, holds, quarantine, members] = rest else { return None };
+    let [session, free, best, worst, owned, next_expiry, holds, quarantine, members] = rest else {
+        return None;
+    };
+    let session: u64 = number(session)?;
     let mut numbered: Vec<(u64, MemberView)> = list(members)?
         .chunks(2)
         .map(|pair| Some((number(pair.first()?)?, read_line(text(pair.get(1)?)?)?)))
         .collect::<Option<_>>()?;
     numbered.sort_by(|(a, one), (b, other)| (&one.member, a).cmp(&(&other.member, b)));
+    let me = numbered.iter().position(|(number, _)| *number == session)?;
     Some(View {
+        me,
         members: numbered.into_iter().map(|(_, view)| view).collect(),
         free: number(free)?,
         best_free: maybe(best)?,
@@ -171,11 +171,12 @@ fn read_view(rest: &[Value]) -> Option<View> {
 }
 
 fn read_overview(rest: &[Value]) -> Option<Overview> {
-    let [epoch, quarantine, free, members, claims] = rest else { return None };
+    let [epoch, quarantine, free, members, claims, holds] = rest else { return None };
     let mut overview = Overview {
         epoch: text(epoch)?.into(),
         quarantine: Some(number(quarantine)?).filter(|&left| left > 0).map(Duration::from_micros),
         free: number(free)?,
+        holds: list(holds)?.iter().map(|note| read_note(text(note)?)).collect::<Option<_>>()?,
         ..Overview::default()
     };
     let mut names = std::collections::HashMap::new();

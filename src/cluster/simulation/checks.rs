@@ -2,8 +2,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{process::Life, world::World};
-use crate::cluster::unit::Unit;
+use super::{
+    process::{Life, Process},
+    world::World,
+};
+use crate::{
+    cluster::{member::share, unit::Unit},
+    sync::Timestamp,
+};
 
 impl World {
     /// Nobody else honours a lease on this unit.
@@ -31,13 +37,20 @@ impl World {
         }
         let now = self.engine.read(self.time).as_nanos();
         let mut limbo = HashMap::new();
+        // Who frees what is left behind by sessions that are over.
+        let renews =
+            |process: &Process| process.life == Life::Running && !process.cut_off && process.member.is_live();
+        let somebody_renews = self.engine_up && self.processes.iter().any(renews);
         for (unit, (session, _)) in self.ledger.owners() {
-            let Some(over) = self.ledger.over(*session).filter(|over| now < *over) else { continue };
+            let over = self.ledger.over(*session).expect("a session is there as long as it owns something");
+            if over <= now && !somebody_renews {
+                continue;
+            }
             let owner = self.sessions.get(session).copied();
             let runs = owner.is_some_and(|owner| self.processes[owner].life == Life::Running);
             let holds = owner
                 .is_some_and(|owner| self.holders.get(unit).is_some_and(|holders| holders.contains(&owner)));
-            if !(runs && holds) {
+            if over <= now || !(runs && holds) {
                 // Of a process that does not run the time counts from when it stopped, or from its last renewal.
                 let state = if runs { 0 } else { over };
                 let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
@@ -71,15 +84,62 @@ impl World {
         }
     }
 
+    /// Lent so long before the end of the claims that leases can come back; but for the pace of the cluster's thread.
+    pub(super) fn check_lead(&self, place: usize, now: Timestamp) {
+        let process = &self.processes[place];
+        if !process.late {
+            let lead = self.plan.terms.good_for() - self.plan.terms.lent_for();
+            let left = process.desk.good_until.saturating_since(now) + Duration::from_millis(50);
+            assert!(left >= lead, "{}: {place} lends in the lead, {left:?} before the end", self.tag());
+        }
+    }
+
+    /// The last of the quiet: at no time is somebody short of his share all along, or has worse units than are free.
+    pub(super) fn settles(&mut self, time: Duration) {
+        const LOOKS: u32 = 10;
+        let claimed = |world: &World| -> u64 {
+            world.processes.iter().map(|process| process.member.counts().claimed).sum()
+        };
+        let before = claimed(self);
+        let (mut short, mut misplaced) = (HashMap::<usize, u32>::new(), HashMap::<usize, u32>::new());
+        for _ in 0..LOOKS {
+            self.run_until(Duration::from_nanos(self.time) + time / LOOKS);
+            let mut living = self.ledger.living(self.engine.read(self.time).as_nanos());
+            // In the order of names, as members see it.
+            living.sort_by_key(|(number, ..)| self.sessions[number]);
+            let lines: Vec<_> = living.iter().map(|(_, line, _)| *line).collect();
+            let targets = share::targets(&lines, self.roll.units());
+            let free = self.ledger.free_ranks();
+            let greedy = living.iter().zip(&targets).any(|((_, _, owned), target)| owned > target);
+            for ((number, _, owned), target) in living.iter().zip(&targets) {
+                let place = self.sessions[number];
+                if owned < target && (greedy || free.is_some()) {
+                    *short.entry(place).or_default() += 1;
+                }
+                let held = self.held(place);
+                if let (Some((best, worst)), Some(first), Some(last)) = (free, held.first(), held.last()) {
+                    let idle = self.processes[place].desk.wanted == 0;
+                    let off = if idle { *first < worst } else { *last > best };
+                    *misplaced.entry(place).or_default() += u32::from(off);
+                }
+            }
+        }
+        let always = |counts: &HashMap<usize, u32>| counts.values().any(|count| *count == LOOKS);
+        assert!(!always(&short), "{}: somebody is short of his share: {short:?}", self.tag());
+        assert!(!always(&misplaced), "{}: somebody has the wrong units: {misplaced:?}", self.tag());
+        self.outcome.churn = claimed(self) - before;
+    }
+
     /// After the quiet: nothing is lost, and everybody has his share.
     pub(super) fn settled(&mut self) {
         // A claim whose answer is on its way is nobody's for that long, and members balance on.
-        let on_its_way = self.plan.lateness + Duration::from_millis(200);
+        let on_its_way = self.plan.terms.patience() + Duration::from_millis(200);
         for (unit, (since, _)) in &self.limbo {
             let lost = Duration::from_nanos(self.time - since);
             assert!(lost <= on_its_way, "{}: {unit} is lost for {lost:?}", self.tag());
         }
         let all = self.roll.units();
+        assert_eq!(self.ledger.known(), all, "{}: units that the engine knows", self.tag());
         let held: u32 = self.processes.iter().map(|process| process.member.held()).sum();
         let needed: u64 =
             self.processes.iter().map(|process| u64::from(self.roll.units_for(process.desk.wanted))).sum();

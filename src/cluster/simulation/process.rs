@@ -29,12 +29,14 @@ impl Skewed {
     }
 }
 
-/// A lease, bound to a unit as by a fence.
+/// A lease; with a fence it is bound to the unit.
 #[derive(Clone, Debug)]
 pub struct Use {
     pub place: usize,
     pub claim: Claim,
     pub ends: u64,
+    pub fenced: bool,
+    pub number: u64,
 }
 
 /// The scheduler of a process.
@@ -44,9 +46,10 @@ pub struct Desk {
     slots: BTreeMap<usize, Vec<Claim>>,
     lent: BTreeMap<usize, u32>,
     uses: Vec<Use>,
+    number: u64,
     /// Uses of each resource.
     out: HashMap<usize, u32>,
-    /// Uses of each claim, by its token, which is one of a kind.
+    /// Fenced uses of each claim, by its token, which is one of a kind.
     bound: HashMap<u64, u32>,
     pub good_until: Timestamp,
     /// Leases that this process wants to have out.
@@ -73,7 +76,9 @@ impl Desk {
             let over = over(used);
             if over {
                 *out.get_mut(&used.place).expect("it is counted") -= 1;
-                *bound.get_mut(&used.claim.token).expect("it is counted") -= 1;
+                if used.fenced {
+                    *bound.get_mut(&used.claim.token).expect("it is counted") -= 1;
+                }
             }
             !over
         });
@@ -84,13 +89,21 @@ impl Desk {
         self.uses.len() as u64
     }
 
-    /// Whether some use of this unit goes on.
+    /// Whether some fenced use of this unit goes on.
     pub fn uses(&self, unit: &Unit, time: u64) -> bool {
-        self.uses.iter().any(|used| used.claim.unit == *unit && used.ends > time)
+        self.uses.iter().any(|used| used.fenced && used.claim.unit == *unit && used.ends > time)
+    }
+
+    /// A resource with more leases out than its units allow.
+    pub fn overdrawn(&self) -> Option<usize> {
+        let units = |place: &usize| self.slots.get(place).map_or(0, |slots| slots.len() as u32);
+        let over =
+            |(place, out): &(&usize, &u32)| **out > units(*place) * self.roll.get(**place).leases_per_unit;
+        self.out.iter().find(over).map(|(place, _)| *place)
     }
 
     /// Begins a lease on the best unit there is, if the claims are good by this clock.
-    pub fn acquire(&mut self, now: Timestamp, ends: u64) -> Option<Use> {
+    pub fn acquire(&mut self, now: Timestamp, ends: u64, fenced: bool) -> Option<Use> {
         if now >= self.good_until {
             return None;
         }
@@ -99,9 +112,10 @@ impl Desk {
             if self.count(place) < units * leases
                 && let Some(claim) = self.slots[&place].iter().find(|claim| self.bound(claim) < leases)
             {
-                let used = Use { place, claim: claim.clone(), ends };
+                let used = Use { place, claim: claim.clone(), ends, fenced, number: self.number };
+                self.number += 1;
                 *self.out.entry(place).or_default() += 1;
-                *self.bound.entry(used.claim.token).or_default() += 1;
+                *self.bound.entry(used.claim.token).or_default() += u32::from(fenced);
                 self.uses.push(used.clone());
                 return Some(used);
             }
@@ -154,7 +168,14 @@ impl Local for Desk {
             if let Some(slots) = self.slots.get_mut(&loss.place) {
                 slots.retain(|slot| !loss.claims.contains(slot));
             }
-            self.revoked += self.end(|used| used.place == loss.place && loss.claims.contains(&used.claim));
+            let place = loss.place;
+            self.revoked +=
+                self.end(|used| used.fenced && used.place == place && loss.claims.contains(&used.claim));
+            let allowed = loss.units_left * self.roll.get(place).leases_per_unit;
+            let over = self.count(place).saturating_sub(allowed);
+            let others = self.uses.iter().filter(|used| !used.fenced && used.place == place);
+            let last: Vec<u64> = others.take(over as usize).map(|used| used.number).collect();
+            self.revoked += self.end(|used| last.contains(&used.number));
             self.moved.extend(loss.claims.iter().map(|claim| (claim.unit.clone(), false)));
         }
     }

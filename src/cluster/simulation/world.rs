@@ -41,6 +41,8 @@ pub struct Plan {
     pub drift: f64,
     /// Whether the engine leaves the quarantine out: to see that this is noticed.
     pub hasty: bool,
+    /// Whether losses of data leave the run as it is: to see that this is noticed.
+    pub silent: bool,
     /// Leases that the processes want, together, in per cent of what there is.
     pub load: u64,
 }
@@ -55,12 +57,13 @@ impl Default for Plan {
             leases_per_unit: 1,
             terms: Terms::new(Duration::from_secs(2)),
             faulty: Duration::from_secs(20),
-            quiet: Duration::from_secs(11),
+            quiet: Duration::from_secs(16),
             faults: 0.5,
             losses: 20,
             lateness: Duration::from_secs(4),
             drift: 0.02,
             hasty: false,
+            silent: false,
             load: 110,
         }
     }
@@ -89,6 +92,8 @@ pub struct Outcome {
     pub grants: u64,
     pub requests: u64,
     pub longest_limbo: Duration,
+    /// Units that were claimed in the last two seconds of the quiet, by which everybody has what he should have.
+    pub churn: u64,
 }
 
 pub struct World {
@@ -109,13 +114,17 @@ pub struct World {
     pub(super) sessions: HashMap<u64, usize>,
     /// Who has a unit in his scheduler.
     pub(super) holders: HashMap<Unit, HashSet<usize>>,
+    /// The last token of each unit, and of all.
     pub(super) tokens: HashMap<Unit, u64>,
+    pub(super) last_token: u64,
     /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
     pub(super) limbo: HashMap<Unit, (u64, u64)>,
     pub(super) roll: Arc<Roll>,
     pub outcome: Outcome,
 }
 
+/// What a right clock of an engine shows at first.
+pub(super) const ORIGIN: u64 = 1_000_000_000_000;
 pub(super) const MILLI: u64 = 1_000_000;
 
 impl World {
@@ -137,12 +146,13 @@ impl World {
             ledger: Ledger::default(),
             past: VecDeque::new(),
             epoch: 1,
-            engine: Skewed { rate: 1.0, offset: 1_000_000_000_000 },
+            engine: Skewed { rate: 1.0, offset: ORIGIN },
             engine_up: true,
             frozen: false,
             sessions: HashMap::new(),
             holders: HashMap::new(),
             tokens: HashMap::new(),
+            last_token: 0,
             limbo: HashMap::new(),
             roll,
             outcome: Outcome::default(),
@@ -209,7 +219,8 @@ impl World {
     pub fn run(&mut self) -> Outcome {
         self.run_until(self.plan.faulty);
         self.freeze_demand();
-        self.run_until(self.plan.faulty + self.plan.quiet);
+        self.run_until(self.plan.faulty + self.plan.quiet - Duration::from_secs(2));
+        self.settles(Duration::from_secs(2));
         self.settled();
         self.outcome
     }
@@ -315,8 +326,9 @@ impl World {
             (Reply::Claims(claims), Request::Claim { .. }) => {
                 for claim in claims {
                     self.outcome.grants += 1;
-                    let before = self.tokens.insert(claim.unit.clone(), claim.token).unwrap_or(0);
+                    let before = std::mem::replace(&mut self.last_token, claim.token);
                     assert!(claim.token > before, "{}: token {} after {before}", self.tag(), claim.token);
+                    self.tokens.insert(claim.unit.clone(), claim.token);
                     for &holder in self.holders.get(&claim.unit).into_iter().flatten() {
                         let owns = self.processes[holder].clock.read(self.time)
                             < self.processes[holder].desk.good_until;
@@ -327,6 +339,19 @@ impl World {
                             claim.unit
                         );
                     }
+                }
+            }
+            (Reply::Claims(claims), Request::Reinstate { .. }) => {
+                for claim in claims {
+                    let last = self.tokens.get(&claim.unit).copied().unwrap_or(0);
+                    let late = claim.token < last;
+                    assert!(
+                        !late,
+                        "{}: {} is reinstated under {}, after {last}",
+                        self.tag(),
+                        claim.unit,
+                        claim.token
+                    );
                 }
             }
             _ => {}
@@ -358,7 +383,12 @@ impl World {
     }
 
     fn note_moves(&mut self, place: usize) {
-        for (unit, came) in std::mem::take(&mut self.processes[place].desk.moved) {
+        let moved = std::mem::take(&mut self.processes[place].desk.moved);
+        if moved.iter().any(|(_, came)| !came) {
+            let over = self.processes[place].desk.overdrawn();
+            assert_eq!(over, None, "{}: {place} has given back units that are in use", self.tag());
+        }
+        for (unit, came) in moved {
             let holders = self.holders.entry(unit).or_default();
             if came {
                 holders.insert(place);
@@ -377,11 +407,15 @@ impl World {
         let _ = self.processes[place].desk.end(|used| used.ends <= time);
         while self.processes[place].desk.in_use() < self.processes[place].desk.wanted {
             let lasts = (5 + self.below(200)) * MILLI;
+            let fenced = self.below(4) > 0;
             let process = &mut self.processes[place];
             let now = process.clock.read(time);
-            let Some(used) = process.desk.acquire(now, time + lasts) else { break };
+            let Some(used) = process.desk.acquire(now, time + lasts, fenced) else { break };
             self.outcome.leases += 1;
-            self.check_alone(place, &used.claim.unit);
+            self.check_lead(place, now);
+            if fenced {
+                self.check_alone(place, &used.claim.unit);
+            }
         }
     }
 

@@ -48,9 +48,9 @@ pub fn table(overview: &Overview, part: Part) -> String {
         let quarantine = overview
             .quarantine
             .map_or(String::new(), |left| format!(", in quarantine for {:.3} s", left.as_secs_f64()));
+        let epoch = if overview.epoch.is_empty() { "(none yet)" } else { &*overview.epoch };
         text.push_str(&format!(
-            "epoch {}{quarantine}: {} units free, {} claimed\n\n",
-            overview.epoch,
+            "epoch {epoch}{quarantine}: {} units free, {} claimed\n\n",
             overview.free,
             overview.claims.len()
         ));

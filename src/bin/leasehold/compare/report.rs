@@ -126,8 +126,8 @@ impl Held {
                 held.leasehold_value = Some(rounded(*figure));
                 *figure
             }
-            Measured::Absent => {
-                held.missing = Some("peers");
+            Measured::Absent(feature) => {
+                held.missing = Some(feature);
                 return held;
             }
         };
@@ -317,7 +317,7 @@ mod tests {
             held("pair", Measured::Ratio(times)),
             held("memory", Measured::Figure(129.0)),
             held("memory/blocks", Measured::Figure(150.0)),
-            held("get/scc", Measured::Absent),
+            held("get/scc", Measured::Absent("peers")),
         ];
 
         Report::new(Vec::new(), bars, 5, 80)

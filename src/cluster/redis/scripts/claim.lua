@@ -1,4 +1,4 @@
--- ARGV: epoch, number, how many, 'best' or 'worst'; then names that are left alone.
+-- ARGV: epoch, number, how many, 'best' or 'worst'; then what is left alone: of a resource this unit and those with a higher index.
 if not lives(ARGV[1], ARGV[2]) then
     return { 'gone', epoch }
 end
@@ -9,22 +9,24 @@ if quarantine() > 0 then
 end
 local skip = {}
 for i = 5, #ARGV do
-    skip[ARGV[i]] = true
+    local index, name = string.match(ARGV[i], '^(%d+)#(.*)$')
+    skip[name] = tonumber(index)
 end
 local wanted = tonumber(ARGV[3])
 local units = {}
-local from = 0
+local from, page = 0, math.max(wanted, 64)
 while #units < wanted do
-    local some = redis.call(ARGV[4] == 'best' and 'ZRANGE' or 'ZREVRANGE', free, from, from + wanted - 1)
+    local some = redis.call(ARGV[4] == 'best' and 'ZRANGE' or 'ZREVRANGE', free, from, from + page - 1)
     for _, unit in ipairs(some) do
-        if #units < wanted and not skip[string.match(unit, '^%d+#(.*)$')] then
+        local index, name = string.match(unit, '^(%d+)#(.*)$')
+        if #units < wanted and not (skip[name] and tonumber(index) >= skip[name]) then
             units[#units + 1] = unit
         end
     end
-    if #some < wanted then
+    if #some < page then
         break
     end
-    from = from + wanted
+    from = from + page
 end
 local token = tonumber(redis.call('HGET', meta, 'token') or '0')
 for _, unit in ipairs(units) do

@@ -2,7 +2,6 @@
 if ARGV[4] == epoch then
     finish(ARGV[5])
 end
-local ttl = tonumber(redis.call('HGET', meta, 'ttl') or '0')
 if ttl == 0 then
     -- The first of all.
     ttl = tonumber(ARGV[2])

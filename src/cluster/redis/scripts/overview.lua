@@ -1,4 +1,4 @@
--- Everything but holds: epoch, quarantine, free units, members, claims.
+-- Everything on record: epoch, quarantine, free units, members, claims, holds. After base.lua alone: it changes nothing.
 local members = {}
 for _, number in ipairs(redis.call('ZRANGE', sessions, 0, -1)) do
     members[#members + 1] = number
@@ -13,4 +13,4 @@ for i = 1, #all, 2 do
     claims[#claims + 1] = redis.call('HGET', tokens, all[i]) or '0'
     claims[#claims + 1] = all[i + 1]
 end
-return { 'overview', epoch, text(quarantine()), tostring(redis.call('ZCARD', free)), members, claims }
+return { 'overview', epoch, text(quarantine()), tostring(redis.call('ZCARD', free)), members, claims, (notes()) }

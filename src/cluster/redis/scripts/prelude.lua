@@ -1,26 +1,14 @@
--- What every step begins with. Times are microseconds on the server's clock.
-local meta, sessions, lines, ranks, free, owned, tokens, holds =
-    KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+-- What every step begins with, after base.lua.
 
--- Numbers beyond 2^31 would be written with an exponent.
-local function text(number)
-    return string.format('%.0f', number)
-end
-
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-
--- Another run of the server, or another server: writes may be missing.
-local epoch = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-if redis.call('HGET', meta, 'epoch') ~= epoch then
+-- Another run of the server, another server, or one that was a replica meanwhile (a promotion makes another replication id): writes may be
+-- missing. No two epochs have one name: a server that comes back as it was has another time.
+local info = redis.call('INFO', 'server', 'replication')
+local run_id = string.match(info, 'run_id:(%w+)')
+local run = run_id .. ' ' .. string.match(info, 'master_replid:(%w+)')
+if redis.call('HGET', meta, 'run') ~= run then
     redis.call('UNLINK', sessions, lines, ranks, free, owned, tokens)
-    local ttl = tonumber(redis.call('HGET', meta, 'ttl') or '0')
-    redis.call('HSET', meta, 'epoch', epoch, 'quarantine', text(now + ttl))
-end
-
-local function quarantine()
-    local left = tonumber(redis.call('HGET', meta, 'quarantine') or '0') - now
-    return left > 0 and left or 0
+    epoch = run_id .. '-' .. text(now)
+    redis.call('HSET', meta, 'run', run, 'epoch', epoch, 'quarantine', text(now + ttl))
 end
 
 local function lives(of, number)
@@ -45,6 +33,9 @@ end
 
 -- Frees what sessions that are over have owned: so many units in one step.
 local function reap()
+    for _, number in ipairs(redis.call('ZRANGEBYSCORE', sessions, '(' .. text(now + ttl), '+inf')) do
+        redis.call('ZADD', sessions, text(now + ttl), number)
+    end
     local left = 512
     for _, number in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', text(now), 'LIMIT', 0, 64)) do
         local units = redis.call('ZRANGEBYSCORE', owned, number, number, 'LIMIT', 0, left)

@@ -9,9 +9,7 @@ end
 local last = tonumber(redis.call('HGET', meta, 'token') or '0')
 for i = 3, #ARGV, 3 do
     local unit, token = ARGV[i], tonumber(ARGV[i + 1])
-    if redis.call('HSETNX', ranks, unit, ARGV[i + 2]) == 1 then
-        redis.call('ZADD', free, ARGV[i + 2], unit)
-    end
+    redis.call('HSET', ranks, unit, ARGV[i + 2])
     local owner = redis.call('ZSCORE', owned, unit)
     if not owner or tonumber(owner) == tonumber(ARGV[2]) then
         give(ARGV[2], unit, token)

@@ -3,7 +3,6 @@ local number = ARGV[2]
 if not lives(ARGV[1], number) then
     return { 'gone', epoch }
 end
-local ttl = tonumber(redis.call('HGET', meta, 'ttl'))
 redis.call('ZADD', sessions, text(now + ttl), number)
 local member = string.match(redis.call('HGET', lines, number) or '', '^%d+ %d+ %d+ %d+ (.*)$') or ''
 redis.call('HSET', lines, number, ARGV[3] .. ' ' .. member)
@@ -19,9 +18,15 @@ for i = 1, #living, 2 do
     members[#members + 1] = living[i]
     members[#members + 1] = redis.call('HGET', lines, living[i]) or ''
 end
+-- With what is still to be freed.
+local unowned = redis.call('ZCARD', free)
+for _, over in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', text(now))) do
+    unowned = unowned + redis.call('ZCOUNT', owned, over, over)
+end
 return {
     'renewed',
-    tostring(redis.call('ZCARD', free)),
+    number,
+    tostring(unowned),
     rank_of(redis.call('ZRANGE', free, 0, 0, 'WITHSCORES')),
     rank_of(redis.call('ZRANGE', free, -1, -1, 'WITHSCORES')),
     tostring(redis.call('ZCOUNT', owned, number, number)),

@@ -6,12 +6,18 @@
 //! * [`tail`]: the slowest acquisitions.
 //! * [`order`]: rank error.
 //! * [`memory`]: bytes and allocations.
+//! * `clustered`: what it costs to share the fleet with other processes; only with the feature `cluster`.
 //! * `observed`: what it costs to be watched; only with the feature `peers`, as the next.
 //! * [`peers`]: other people's maps.
 //!
 //! To add one: a line in [`ROWS`] and its function, which answers [`Measured`].
 
 mod changes;
+#[cfg(feature = "cluster")]
+mod clustered;
+#[cfg(not(feature = "cluster"))]
+#[path = "clustered_absent.rs"]
+mod clustered;
 mod memory;
 #[cfg(feature = "peers")]
 mod observed;
@@ -78,9 +84,9 @@ pub enum Measured {
     Observed(Times, f64),
     /// One number.
     Figure(f64),
-    /// What it is measured against is not in this build.
-    #[cfg_attr(feature = "peers", allow(dead_code))]
-    Absent,
+    /// It is not in this build, for want of this feature.
+    #[cfg_attr(all(feature = "peers", feature = "cluster"), allow(dead_code))]
+    Absent(&'static str),
 }
 
 const HEAP: &str = "Mutex<BinaryHeap>";
@@ -128,6 +134,8 @@ pub const ROWS: &[Row] = &[
     row("64-threads/p99.9", 64, MUTEX, Bar::AtMost(1.0), tail::p99_9),
     row("acquire/p99.99", 2, MUTEX, Bar::AtMost(0.5), tail::p99_99),
     row("pair/observed", 1, "itself, unobserved", Bar::AtMost(1.25), peers::observed_against_unobserved),
+    row("pair/recorded", 1, "itself, unrecorded", Bar::Open, pairs::recorded_against_unrecorded),
+    row("pair/clustered", 1, "itself, alone", Bar::AtMost(1.05), clustered::against_alone),
     figure("memory", 1, "bytes", Bar::AtMost(128.0), memory::bytes),
     figure("memory/blocks", 1, "bytes", Bar::Open, memory::blocks),
     figure("rank-error/best-of-2", 1, "ranks", Bar::BestOfTwo, order::best_of_two),

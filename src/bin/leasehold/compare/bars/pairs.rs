@@ -6,10 +6,11 @@ use std::{
     hint::black_box,
     sync::Mutex,
     thread,
+    time::Duration,
 };
 
 use leasehold::{
-    Capacity, Resource, Scheduler, SplitMix64, Strategy, baseline::Lend, baseline::MutexScheduler,
+    Capacity, Overdue, Resource, Scheduler, SplitMix64, Strategy, baseline::Lend, baseline::MutexScheduler,
 };
 
 use super::{Measured, Setting, locked};
@@ -69,6 +70,15 @@ pub fn strict_against_mutex(setting: &Setting) -> Measured {
 fn strategy_against_mutex(setting: &Setting, strategy: Strategy) -> Measured {
     let (scheduler, mutex) = (setting.scheduler(strategy), mutex(setting));
     Measured::Ratio(alternate(&setting.plan(), &pair(&scheduler), &pair(&mutex)))
+}
+
+/// What [`max_hold`](leasehold::Builder::max_hold) costs: each lease is on record, so that it can be revoked.
+pub fn recorded_against_unrecorded(setting: &Setting) -> Measured {
+    let builder = Scheduler::builder().shards(setting.shards).max_hold(Duration::from_secs(60));
+    let recorded: Scheduler<Asset> = builder.overdue(Overdue::Revoke).build().expect("in range");
+    fleet(&recorded, setting.resources);
+    let unrecorded = setting.scheduler(Strategy::default());
+    Measured::Ratio(alternate(&setting.plan(), &pair(&recorded), &pair(&unrecorded)))
 }
 
 pub fn two_threads_to_one(setting: &Setting) -> Measured {

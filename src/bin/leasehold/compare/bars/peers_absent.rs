@@ -3,7 +3,7 @@
 use super::{Measured, Setting};
 
 pub fn absent(_: &Setting) -> Measured {
-    Measured::Absent
+    Measured::Absent("peers")
 }
 
 pub use {

@@ -1,0 +1,58 @@
+//! What it costs to share the fleet with other processes: an acquisition asks nobody, but two threads watch.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::{
+    Entry, Overdue, Scheduler, SplitMix64,
+    cluster::{Cluster, MemoryEngine, Share, Terms},
+};
+
+use super::{Measured, Setting};
+use crate::compare::{
+    cases::{Asset, Operation, side},
+    measure::alternate,
+};
+
+/// A cluster requires that leases are recorded; so both sides record them.
+fn empty(setting: &Setting) -> Arc<Scheduler<Asset>> {
+    let builder = Scheduler::builder().shards(setting.shards);
+    let builder = builder.max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke);
+    Arc::new(builder.build().expect("in range"))
+}
+
+/// The same resources, claimed by the only member of a fleet in memory, and inserted by hand.
+pub fn against_alone(setting: &Setting) -> Measured {
+    let mut random = SplitMix64::new(1);
+    let ranks: Vec<u64> = (0..setting.resources).map(|_| random.next_u64() & Share::MAX_RANK).collect();
+    let alone = empty(setting);
+    let assets: Vec<Asset> = ranks.iter().zip(0..).map(|(&rank, key)| Entry::new(key, rank, key)).collect();
+    assert!(alone.insert_batch(assets).is_ok(), "the keys are distinct");
+
+    let shared = empty(setting);
+    let cluster = Cluster::builder("compare")
+        .terms(Terms::default().floor(setting.resources))
+        .shares(ranks.iter().zip(0u64..).map(|(&rank, key)| Share::new(key.to_string(), rank)))
+        .start(MemoryEngine::new(), &shared, |share, _| {
+            let key = share.name.parse().expect("it was written above");
+            Entry::new(key, share.rank, key)
+        })
+        .expect("the engine is in memory");
+    let began = Instant::now();
+    while cluster.stats().lendable < setting.resources {
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "not everything was claimed: {:?}",
+            cluster.stats()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    let pair = |scheduler| side::<Scheduler<Asset>>(Operation::AcquireRelease, scheduler);
+    let times = alternate(&setting.plan(), &pair(&shared), &pair(&alone));
+    let stats = cluster.stats();
+    assert!(stats.renewals > 1 && stats.losses == 0, "it was claimed all the time: {stats:?}");
+    Measured::Ratio(times)
+}

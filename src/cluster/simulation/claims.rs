@@ -1,0 +1,207 @@
+//! How claims go round: who has how many units, and that nobody starves or churns, when lists differ, units are blocked, clocks are set back,
+//! and sessions are left behind.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    process::{Process, Skewed},
+    quiet,
+    world::{Plan, World},
+};
+use crate::cluster::{
+    engine::{Change, HoldKind, HoldNote, Reply, Request},
+    ledger::Ledger,
+    terms::Terms,
+    unit::{Roll, Share},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+impl World {
+    fn step(&mut self, request: &Request) -> Reply {
+        let now = self.engine.read(self.time).as_nanos();
+        self.ledger.step(now, &self.epoch.to_string(), request).0
+    }
+
+    /// A process that begins anew, with these terms and this list.
+    fn enlist(&mut self, place: usize, terms: Terms, shares: Vec<Share>) {
+        let roll = Arc::new(Roll::new(shares).expect("names differ"));
+        let clock = Skewed { rate: 1.0, offset: 7_000_000_000 };
+        let incarnation = self.processes[place].incarnation + 1;
+        self.holders.values_mut().for_each(|holders| {
+            holders.remove(&place);
+        });
+        self.processes[place] = Process::new(format!("p{place:03}"), terms, &roll, clock);
+        self.processes[place].incarnation = incarnation;
+    }
+
+    fn floor(&mut self, place: usize, units: u32) {
+        self.processes[place].member.set_floor(units);
+    }
+
+    fn counts(&self) -> Vec<(u64, u64)> {
+        let counts = self.processes.iter().map(|process| process.member.counts());
+        counts.map(|counts| (counts.claimed, counts.returned)).collect()
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        self.run_until(Duration::from_nanos(self.time) + time);
+    }
+}
+
+fn shares(resources: std::ops::Range<usize>, units: u32) -> Vec<Share> {
+    resources.map(|number| Share::new(format!("r{number:05}"), number as u64).units(units)).collect()
+}
+
+#[test]
+fn a_member_that_was_refused_does_not_set_the_time_to_live_after_a_loss() {
+    for seed in 0..20 {
+        let mut world = World::new(Plan {
+            seed,
+            processes: 3,
+            resources: 6,
+            units: 1,
+            faults: 0.0,
+            losses: 0,
+            load: 300,
+            ..Plan::default()
+        });
+        world.cut_off(2, true);
+        world.run_for(SECOND);
+        world.enlist(2, Terms::new(Duration::from_millis(400)), shares(0..6, 1));
+        world.want(2, 6);
+        world.run_for(SECOND * 8);
+        world.ledger = Ledger::default();
+        world.epoch += 1;
+        world.run_for(SECOND * 8);
+        assert!(world.held(0).len() + world.held(1).len() == 6, "seed {seed}");
+    }
+}
+
+#[test]
+fn thousands_of_units_of_somebody_who_was_killed_are_back_in_time() {
+    let mut world = quiet(2, 10_000);
+    (0..2).for_each(|place| world.floor(place, 10_000));
+    world.run_for(SECOND * 10);
+    assert_eq!((world.held(0).len(), world.held(1).len()), (5_000, 5_000));
+    world.kill(1);
+    world.run_for(Plan::default().terms.ttl() + SECOND);
+    assert_eq!(world.held(0).len(), 10_000);
+}
+
+#[test]
+fn who_lists_fewer_units_of_a_resource_has_those_that_it_lists() {
+    let mut world = quiet(2, 4);
+    world.enlist(0, Plan::default().terms, shares(0..4, 4));
+    world.run_for(SECOND * 4);
+    world.enlist(1, Plan::default().terms, shares(0..4, 2));
+    for _ in 0..3 {
+        world.want(1, 8);
+        world.run_for(SECOND * 8);
+        assert!(world.held(1).len() >= 7, "{:?}", world.held(1));
+        world.want(1, 0);
+        world.run_for(SECOND * 12);
+        assert!(world.held(1).len() <= 2, "{:?}", world.held(1));
+    }
+}
+
+#[test]
+fn units_that_nobody_lists_any_more_hide_nobody_who_starves() {
+    let mut world = quiet(3, 4);
+    world.enlist(0, Plan::default().terms, shares(0..20, 1));
+    world.run_for(SECOND * 4);
+    world.kill(0);
+    world.want(1, 4);
+    world.run_for(SECOND * 6);
+    assert_eq!(world.held(1).len(), 4);
+    world.want(2, 4);
+    world.run_for(SECOND * 4);
+    assert_eq!((world.held(1).len(), world.held(2).len()), (2, 2));
+}
+
+#[test]
+fn units_that_a_hold_blocks_are_nobodys_share() {
+    let mut world = quiet(2, 8);
+    world.cut_off(1, true);
+    world.floor(0, 8);
+    world.run_for(SECOND * 6);
+    assert_eq!(world.held(0).len(), 8);
+    for number in 0..4 {
+        let name = format!("r{number:05}").into();
+        let change = Change::Set(None);
+        let note = HoldNote { name, kind: HoldKind::Excluded, change, origin: "x".into(), version: 0 };
+        world.step(&Request::Hold(note));
+    }
+    world.floor(1, 8);
+    world.cut_off(1, false);
+    world.run_for(SECOND * 6);
+    let usable = |world: &World, place| world.held(place).iter().filter(|rank| **rank >= 4).count();
+    assert_eq!((usable(&world, 0), usable(&world, 1)), (2, 2), "{:?} {:?}", world.held(0), world.held(1));
+    let before = world.counts();
+    world.run_for(SECOND * 10);
+    assert_eq!(world.counts(), before, "at rest nothing goes round");
+}
+
+#[test]
+fn better_units_that_a_member_cannot_use_are_not_claimed_over_and_over() {
+    let mut world = quiet(2, 20);
+    world.run_for(SECOND * 4);
+    for place in 0..2 {
+        world.enlist(place, Plan::default().terms, shares(10..20, 1));
+        world.want(place, 4);
+    }
+    world.run_for(SECOND * 10);
+    let (before, requests) = (world.counts(), world.outcome.requests);
+    world.run_for(SECOND * 20);
+    assert_eq!(world.counts(), before);
+    let rate = (world.outcome.requests - requests) as f64 / 20.0 / 2.0;
+    assert!(rate < 2.6, "renewals alone are 2.5: {rate}");
+}
+
+#[test]
+fn a_late_join_under_the_same_name_takes_no_share() {
+    let mut world = quiet(2, 10);
+    (0..2).for_each(|place| world.floor(place, 10));
+    world.run_for(SECOND * 8);
+    assert_eq!((world.held(0).len(), world.held(1).len()), (5, 5));
+    let before = world.counts();
+    for _ in 0..8 {
+        let ttl = Plan::default().terms.ttl();
+        world.step(&Request::Join { member: "p000".into(), ttl, weight: 1, previous: None });
+        world.run_for(SECOND);
+    }
+    assert_eq!(world.counts(), before);
+}
+
+#[test]
+fn a_clock_of_the_engine_that_is_set_back_keeps_nothing_for_longer() {
+    let mut world = quiet(2, 10);
+    (0..2).for_each(|place| world.floor(place, 10));
+    world.run_for(SECOND * 8);
+    world.kill(1);
+    world.engine.offset -= 100 * 1_000_000_000;
+    world.run_for(Plan::default().terms.ttl() + SECOND);
+    assert_eq!(world.held(0).len(), 10);
+}
+
+/// The bar: two commands in a second for each hundred resources, with the default terms.
+#[test]
+fn at_rest_a_member_sends_at_most_two_requests_a_second_for_a_hundred_resources() {
+    let mut world = World::new(Plan {
+        processes: 4,
+        resources: 100,
+        units: 1,
+        faults: 0.0,
+        losses: 0,
+        terms: Terms::default(),
+        ..Plan::default()
+    });
+    world.freeze_demand();
+    (0..4).for_each(|place| world.want(place, 20));
+    world.run_for(SECOND * 30);
+    let before = world.outcome.requests;
+    world.run_for(SECOND * 30);
+    let rate = (world.outcome.requests - before) as f64 / 30.0 / 4.0;
+    assert!(rate <= 2.0, "{rate} a second");
+    assert!(rate >= 0.9, "renewals are counted: {rate}");
+}
