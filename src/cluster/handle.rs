@@ -298,7 +298,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// [`Lost`]: the claim behind the lease has ended.
     pub fn fence(&self, lease: &mut Lease<'_, R>) -> Result<Fence<R::Key>, Lost> {
         let token = self.recorded.then(|| lease.token());
-        self.fences.bind(lease.key(), token)
+        Fences::bind(&self.fences, lease.key(), token)
     }
 
     /// As [`fence`](Self::fence).
@@ -307,7 +307,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// As there.
     pub fn fence_owned(&self, lease: &mut OwnedLease<R>) -> Result<Fence<R::Key>, Lost> {
         let token: Option<Token> = self.recorded.then(|| lease.token());
-        self.fences.bind(lease.key(), token)
+        Fences::bind(&self.fences, lease.key(), token)
     }
 
     /// How it stands, as of the last turn of the cluster's thread, less than 50 ms ago. Clones the list of members.
