@@ -124,6 +124,13 @@
 pub mod baseline;
 #[cfg(all(feature = "cluster", not(any(loom, shuttle))))]
 pub mod cluster;
+/// What there is a model of.
+#[cfg(loom)]
+#[allow(dead_code)]
+mod cluster {
+    pub mod fence;
+    pub mod unit;
+}
 mod events;
 #[cfg(all(
     any(
@@ -197,6 +204,13 @@ pub type DefaultHashBuilder = foldhash::quality::RandomState;
 #[cfg(any(loom, shuttle, feature = "internals"))]
 #[doc(hidden)]
 pub mod internals {
+    #[cfg(loom)]
+    pub mod cluster {
+        pub use crate::cluster::{
+            fence::{Fence, Fences, Lost},
+            unit::{Claim, Unit},
+        };
+    }
     pub mod events {
         pub use crate::events::*;
     }

@@ -309,7 +309,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// [`Lost`]: the claim behind the lease has ended, or the lease was revoked.
     pub fn fence(&self, lease: &mut Lease<'_, R>) -> Result<Fence<R::Key>, Lost> {
         let token = self.recorded.then(|| lease.token());
-        let fence = self.fences.bind(lease.key(), token)?;
+        let fence = Fences::bind(&self.fences, lease.key(), token)?;
         // Afterwards: what is revoked from here on was bound before, and its unit with it.
         if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
     }
@@ -320,7 +320,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// As there.
     pub fn fence_owned(&self, lease: &mut OwnedLease<R>) -> Result<Fence<R::Key>, Lost> {
         let token: Option<Token> = self.recorded.then(|| lease.token());
-        let fence = self.fences.bind(lease.key(), token)?;
+        let fence = Fences::bind(&self.fences, lease.key(), token)?;
         if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, error::Error, fmt};
 
-use crate::sync::Arc;
+use crate::sync::frozen::Arc;
 
 /// A resource of the fleet, as every process describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl Roll {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -466,7 +466,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 mod timed {
     use super::{Arc, Core, Resource};
 
@@ -479,18 +479,18 @@ mod timed {
     }
 }
 
-#[cfg(any(loom, shuttle))]
-mod model {
+#[cfg(loom)]
+mod timed {
     use super::{Arc, Core, Resource};
 
+    /// A core that its timer's calls can find.
     pub fn share<R: Resource>(core: Core<R>) -> Arc<Core<R>> {
-        Arc::new(core)
+        let core = Arc::new(core);
+        core.waiters.know_core(&core);
+        core
     }
 }
 
-#[cfg(any(loom, shuttle))]
-use model::share;
-#[cfg(not(any(loom, shuttle)))]
 use timed::share;
 
 /// Room for events per shard if somebody observes, and nothing was said.

@@ -29,6 +29,9 @@ mod spin;
 mod spinlock;
 #[cfg(leasehold_counted)]
 pub mod traffic;
+#[cfg(loom)]
+#[allow(unsafe_code)]
+mod weak;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
@@ -44,12 +47,14 @@ pub use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
 };
+#[cfg(loom)]
+pub use weak::Weak;
 
 #[cfg(shuttle)]
 pub use {
     cell::{MutPtr, UnsafeCell},
     shuttle::{
-        sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
+        sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic},
         thread, thread_local,
     },
 };
@@ -78,6 +83,15 @@ pub mod count {
     pub use super::atomic::{AtomicU64, AtomicUsize};
     #[cfg(loom)]
     pub use std::sync::atomic::{AtomicU64, AtomicUsize};
+}
+
+/// `Arc` for what nobody changes: text. Who owns it last decides nothing, so loom, whose own holds sized values only, need not see
+/// it.
+pub mod frozen {
+    #[cfg(not(loom))]
+    pub use super::Arc;
+    #[cfg(loom)]
+    pub use std::sync::Arc;
 }
 
 /// A number that tells the running thread from most others; the same thread always gets the same one.

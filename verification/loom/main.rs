@@ -35,6 +35,11 @@
 //! | `lookup` | the map, alone |
 //! | `wait` | waiting: returns against registrations and cancellations |
 //! | `wait_sources` | waiting: everything else that serves or ends a wait |
+//! | `wait_classes` | waiting: classes that age |
+//! | `wait_bound` | waiting: as many as are let in, and no more |
+//! | `wait_shed` | waiting: who cannot be served in time is told at once |
+//! | `wait_timer` | waiting: the timer that wakes tasks |
+//! | `fence` | the claim of a cluster's member, and its end |
 //!
 //! `common` runs a model: two preemptions unless `LOOM_MAX_PREEMPTIONS` says otherwise; a model that is too dear for that
 //! states a bound of its own, which holds in the fast tier only.
@@ -55,6 +60,7 @@ mod drains;
 #[path = "../linearizability/driver.rs"]
 mod driver;
 mod events;
+mod fence;
 mod filters;
 mod health;
 mod lookup;
@@ -72,4 +78,8 @@ mod spinlock;
 mod tokens;
 mod transitions;
 mod wait;
+mod wait_bound;
+mod wait_classes;
+mod wait_shed;
 mod wait_sources;
+mod wait_timer;

@@ -11,14 +11,14 @@ use std::{
 };
 
 use leasehold::{
-    Acquire, Fairness, WaitError,
+    Acquire, Builder, Fairness, WaitError,
     internals::sync::{Arc, thread},
 };
 use loom::future::block_on;
 
 use crate::{
     common::{SHORT, model, model_within},
-    driver::{Fleet, Res, Setup},
+    driver::{Fixed, Fleet, Res, Setup},
 };
 
 /// A future that a model polls by hand.
@@ -63,7 +63,12 @@ impl<F: Future> Task<F> {
     }
 
     pub fn is_woken(&self) -> bool {
-        self.woken.0.load(SeqCst) > 0
+        self.rings() > 0
+    }
+
+    /// How often it was woken.
+    pub fn rings(&self) -> usize {
+        self.woken.0.load(SeqCst)
     }
 }
 
@@ -73,7 +78,15 @@ pub fn fleet(setup: Setup, count: u8) -> Arc<Fleet> {
 }
 
 pub fn with(setup: Setup, count: u8, fairness: Fairness) -> Arc<Fleet> {
-    let fleet = Arc::new(Fleet::with(setup, |builder| builder.fairness(fairness)));
+    built(setup, count, |builder| builder.fairness(fairness))
+}
+
+pub fn built(
+    setup: Setup,
+    count: u8,
+    more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>,
+) -> Arc<Fleet> {
+    let fleet = Arc::new(Fleet::with(setup, more));
     for key in 0..count {
         fleet.scheduler.insert(fleet.resource(key)).expect("new");
     }

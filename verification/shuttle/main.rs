@@ -14,6 +14,8 @@
 //! | `looking` | looks, filters and evictions while batches come and values change |
 //! | `shutdown` | drains, deadlines and the end |
 //! | `waiting` | waiters of all kinds, shutdown |
+//! | `queueing` | who is let into the queue, and who goes first |
+//! | `timer` | the timer that wakes tasks |
 //! | `lookup` | the map: random programs |
 //! | `pool` | the worker pool: submitters, cancellations, panics, each way to end |
 //! | `pinned` | schedules that failed once, and the way back from what a failure prints |
@@ -31,10 +33,12 @@ mod lookup;
 mod observing;
 mod pinned;
 mod pool;
+mod queueing;
 mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
+mod timer;
 mod waiting;
 
 /// Histories of random programs; the real threads' ones are in the `linearizability` target.

@@ -174,15 +174,12 @@ use self::{
     queue::{Queue, QueueGuard},
     stats::Counts,
 };
-#[cfg(not(any(loom, shuttle)))]
 use super::core::Core;
-#[cfg(not(any(loom, shuttle)))]
-use crate::sync::Weak;
 use crate::{
     resource::Resource,
     shard::NEVER,
     sync::{
-        CachePadded, Mutex,
+        CachePadded, Mutex, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -265,11 +262,8 @@ pub struct Waiters<R: Resource> {
     queue: Mutex<Queue<R>>,
     rules: Rules,
     counts: Counts,
-    // A model has no timer.
-    #[cfg_attr(any(loom, shuttle), allow(dead_code))]
     timer: Option<Box<dyn Timer>>,
     /// For the timer's calls.
-    #[cfg(not(any(loom, shuttle)))]
     core: Weak<Core<R>>,
 }
 
@@ -282,15 +276,20 @@ impl<R: Resource> Waiters<R> {
             rules,
             counts: Counts::default(),
             timer,
-            #[cfg(not(any(loom, shuttle)))]
             core: Weak::new(),
         }
     }
 
     /// Before the core is shared.
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(loom))]
     pub fn know_core(&mut self, core: &Weak<Core<R>>) {
         self.core = Weak::clone(core);
+    }
+
+    /// Before anybody else has the core. The model checker's shared pointer cannot be made around a weak one of itself.
+    #[cfg(loom)]
+    pub fn know_core(&self, core: &crate::sync::Arc<Core<R>>) {
+        self.core.point_to(core);
     }
 
     /// Who waits, roughly. See the module header for when that is enough.

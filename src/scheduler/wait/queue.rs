@@ -12,9 +12,10 @@
 //! Three indexes: waiters that take anything, those for one resource, those with a filter; the first of a resource's
 //! candidates is the least of the three by order. And who has a deadline, and who sleeps as a thread.
 
-#[cfg(not(any(loom, shuttle)))]
-use std::collections::BTreeSet;
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 mod gate;
 mod line;
@@ -106,7 +107,6 @@ pub struct Queue<R: Resource> {
     /// The moment that the keeper is set for.
     pub set_for: u64,
     /// The moments for which the timer has been asked to call and has not.
-    #[cfg(not(any(loom, shuttle)))]
     calls: BTreeSet<u64>,
     pub pace: Pace,
     /// Waiters that searches have come by.
@@ -134,7 +134,6 @@ impl<R: Resource> Queue<R> {
             threads: Line::new(),
             keeper: None,
             set_for: NEVER,
-            #[cfg(not(any(loom, shuttle)))]
             calls: BTreeSet::new(),
             pace: Pace::default(),
             #[cfg(test)]

@@ -27,18 +27,18 @@
 //! whose look into the cooling resource's shard (N2) came before it began to cool; whoever looks later finds the deadline in the
 //! shard itself, and is a noter then.
 
-#[cfg(not(any(loom, shuttle)))]
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::Duration;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::Duration,
+};
 
 use super::{error::WaitError, serve::Work, waiter::Waiter};
-#[cfg(not(any(loom, shuttle)))]
-use crate::node::quietly;
 use crate::{
+    node::quietly,
     resource::Resource,
     scheduler::{Scheduler, core::Core},
     shard::{Count, NEVER},
-    sync::{Arc, Timestamp, atomic::Ordering},
+    sync::{Arc, Timestamp, Weak, atomic::Ordering},
 };
 
 /// Wakes the scheduler when a moment has come, for tasks that wait: see [`Builder::timer`](crate::Builder::timer).
@@ -67,17 +67,14 @@ impl<T: Timer + ?Sized> Timer for Arc<T> {
 }
 
 /// When the timer calls if the clock has panicked, so that the moment is not known.
-#[cfg(not(any(loom, shuttle)))]
 const CLOCKLESS: Duration = Duration::from_millis(10);
 
 /// What a timer is asked for. Dropped without having been run, it is asked for again when somebody needs it.
-#[cfg(not(any(loom, shuttle)))]
 struct Call<R: Resource> {
-    core: crate::sync::Weak<Core<R>>,
+    core: Weak<Core<R>>,
     moment: u64,
 }
 
-#[cfg(not(any(loom, shuttle)))]
 impl<R: Resource> Call<R> {
     fn run(self) {
         let core = self.core.upgrade();
@@ -88,7 +85,6 @@ impl<R: Resource> Call<R> {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
 impl<R: Resource> Drop for Call<R> {
     fn drop(&mut self) {
         if let Some(core) = self.core.upgrade() {
@@ -114,7 +110,6 @@ impl<R: Resource> Core<R> {
     /// E3.
     #[cold]
     pub fn alarm(&self, moment: u64) {
-        #[cfg(not(any(loom, shuttle)))]
         if let Some(timer) = &self.waiters.timer {
             self.set_timer(&**timer, moment);
         }
@@ -127,7 +122,6 @@ impl<R: Resource> Core<R> {
         keeper.poke();
     }
 
-    #[cfg(not(any(loom, shuttle)))]
     fn set_timer(&self, timer: &dyn Timer, moment: u64) {
         if !self.waiters.queue().expect_call(moment) {
             return;
@@ -135,12 +129,11 @@ impl<R: Resource> Core<R> {
         // The clock and the timer are user code, and this may be inside a return.
         let now = quietly(|| self.now());
         let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment.saturating_sub(now)));
-        let call = Call { core: crate::sync::Weak::clone(&self.waiters.core), moment };
+        let call = Call { core: Weak::clone(&self.waiters.core), moment };
         let _ = quietly(|| timer.call_after(after, Box::new(move || call.run())));
     }
 
     /// The timer's call.
-    #[cfg(not(any(loom, shuttle)))]
     fn ring(&self) {
         let ticked = catch_unwind(AssertUnwindSafe(|| self.tick()));
         // If user code has panicked in its midst, the rest is still to be done.

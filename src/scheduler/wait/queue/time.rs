@@ -15,13 +15,11 @@ impl<R: Resource> Queue<R> {
     }
 
     /// Whether the timer must be asked for this moment: it will not call by then anyway.
-    #[cfg(not(any(loom, shuttle)))]
     pub fn expect_call(&mut self, moment: u64) -> bool {
         self.calls.first().is_none_or(|&first| moment < first) && self.calls.insert(moment)
     }
 
     /// The timer has called, or will not.
-    #[cfg(not(any(loom, shuttle)))]
     pub fn called(&mut self, moment: u64) {
         self.calls.remove(&moment);
     }
