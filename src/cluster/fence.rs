@@ -43,6 +43,7 @@ pub struct Fences<K> {
 }
 
 impl<K: Hash + Eq + Clone> Fences<K> {
+    /// None yet, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Fences {
             good_until: AtomicU64::new(0),
@@ -56,12 +57,14 @@ impl<K: Hash + Eq + Clone> Fences<K> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Claims are good until then.
     pub fn set_good_until(&self, until: Timestamp) {
         // Release: pairs with the Acquire in `Fence::check`: who sees the deadline of a new session sees that what was lost before
         // it is lost.
         self.good_until.store(until.as_nanos(), Ordering::Release);
     }
 
+    /// A claim has come, of so many leases.
     pub fn admit(&self, key: &K, claim: &Claim, leases: u32) {
         let slot =
             Slot { claim: claim.clone(), leases, lost: Arc::new(AtomicBool::new(false)), bound: Vec::new() };

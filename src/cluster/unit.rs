@@ -1,5 +1,8 @@
 //! What a fleet consists of: its resources, and the units that they are divided into.
 
+// Names that never change: in models, too, they are those of `std`, so that a public type is the same everywhere.
+#![allow(clippy::disallowed_types)]
+
 use std::{collections::HashMap, error::Error, fmt};
 
 use crate::sync::frozen::Arc;

@@ -131,7 +131,6 @@ impl Drains {
     }
 
     /// Whether anybody waits.
-    #[cfg(not(any(loom, shuttle)))]
     pub fn any(&self) -> bool {
         !self.book().waiting.is_empty()
     }
