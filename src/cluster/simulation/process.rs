@@ -96,10 +96,9 @@ impl Desk {
 
     /// A resource with more leases out than its units allow.
     pub fn overdrawn(&self) -> Option<usize> {
-        let units = |place: &usize| self.slots.get(place).map_or(0, |slots| slots.len() as u32);
-        let over =
-            |(place, out): &(&usize, &u32)| **out > units(*place) * self.roll.get(**place).leases_per_unit;
-        self.out.iter().find(over).map(|(place, _)| *place)
+        let units = |place| self.slots.get(&place).map_or(0, |slots| slots.len() as u32);
+        let over = |&(place, out): &(usize, u32)| out > units(place) * self.roll.get(place).leases_per_unit;
+        self.out.iter().map(|(&place, &out)| (place, out)).find(over).map(|(place, _)| place)
     }
 
     /// Begins a lease on the best unit there is, if the claims are good by this clock.
