@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::PoisonError};
 
 use crate::{
+    lookup::Keyed,
     node::Node,
     resource::Resource,
     scheduler::wait::Named,
@@ -22,8 +23,13 @@ pub enum Task {
     Ramp(u64),
 }
 
-/// By moment, then by the resource's address. One resource may have a ramp that has gone stale and an ejection at the same moment.
-type Due<R> = BTreeMap<(u64, usize, Task), Named<R>>;
+/// By moment, then by the key's hash, which is the same in every run of a simulation, then by the resource's address. One resource may
+/// have a ramp that has gone stale and an ejection at the same moment.
+type Due<R> = BTreeMap<(u64, u64, usize, Task), Named<R>>;
+
+fn entry<R: Resource>(moment: u64, named: &Named<R>, task: Task) -> (u64, u64, usize, Task) {
+    (moment, named.node().hash(), named.address(), task)
+}
 
 /// Every resource in it is pinned; whoever takes an entry out unpins it.
 pub struct Book<R: Resource> {
@@ -56,7 +62,7 @@ impl<R: Resource> Book<R> {
     /// Enters something. The resource is pinned, and the pin is the book's now. Answers the pin of an entry that it replaces.
     pub fn enter(&self, moment: u64, named: Named<R>, task: Task) -> Option<Named<R>> {
         let mut due = self.lock();
-        let old = due.insert((moment, named.address(), task), named);
+        let old = due.insert(entry(moment, &named, task), named);
         self.publish(&due);
         old
     }
@@ -64,7 +70,7 @@ impl<R: Resource> Book<R> {
     /// Takes the end of a resource's ejection out.
     pub fn strike(&self, moment: u64, named: Named<R>) -> Option<Named<R>> {
         let mut due = self.lock();
-        let struck = due.remove(&(moment, named.address(), Task::Readmit));
+        let struck = due.remove(&entry(moment, &named, Task::Readmit));
         self.publish(&due);
         struck
     }
@@ -76,7 +82,7 @@ impl<R: Resource> Book<R> {
         }
         let mut due = self.lock();
         let first = due.first_entry().filter(|first| first.key().0 <= now)?;
-        let ((moment, _, task), named) = first.remove_entry();
+        let ((moment, .., task), named) = first.remove_entry();
         self.publish(&due);
         Some((moment, named, task))
     }
