@@ -187,6 +187,11 @@ impl State {
         self.has(hold.flag())
     }
 
+    /// One bit for each hold that is set, in the order of [`Hold::ALL`].
+    pub const fn holds(self) -> u32 {
+        self.bits >> flag::EXCLUDED.trailing_zeros() & 0b1111
+    }
+
     /// Every unit of capacity is out.
     pub const fn is_full(self) -> bool {
         self.has(flag::FULL)
@@ -562,6 +567,15 @@ mod tests {
         let moved = state.give_back(1, Added { cool: true, eject: true }).expect("out");
         assert_eq!(moved.to.standing(), Standing::Ejected);
         assert!(moved.to.is_held(Hold::Cooling));
+    }
+
+    #[test]
+    fn holds_have_a_bit_each() {
+        for (place, hold) in HOLDS.into_iter().enumerate() {
+            let state = admitted();
+            let _ = state.hold(hold).expect("a member");
+            assert_eq!((state.load().holds(), Hold::ALL[place]), (1 << place, hold));
+        }
     }
 
     #[test]

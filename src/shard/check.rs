@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ptr};
 
-use super::{Count, Locked, Shard, face::NEVER, holds::counts};
+use super::{Count, Locked, Shard, face::NEVER, holds::counted};
 use crate::{
     node::{Hold, Standing},
     resource::Resource,
@@ -51,7 +51,7 @@ impl<R: Resource> Shard<R> {
                 tally.members += 1;
                 assert!(owned.slot < self.face().slots(), "the slot of a member counts");
                 for hold in Hold::ALL {
-                    holds[hold as usize] += u64::from(counts(state, hold));
+                    holds[hold as usize] += u64::from(counted(state) >> hold as u32 & 1);
                 }
                 cooled += u32::from(state.is_held(Hold::Cooling));
                 assert_eq!(state.is_full(), state.in_flight() >= owned.limit, "full means at the limit");

@@ -29,20 +29,20 @@ impl Holds {
     }
 
     /// Brings the counts in line with a transition. To be called by the holder of the lock.
-    #[cold]
     pub(super) fn follow(&self, moved: Moved) {
-        for hold in Hold::ALL {
-            let (was, is) = (counts(moved.from, hold), counts(moved.to, hold));
-            if was != is {
-                let cell = &self.0[hold as usize];
-                let count = cell.load(Ordering::Relaxed);
-                cell.store(if is { count + 1 } else { count - 1 }, Ordering::Relaxed);
-            }
+        let (was, is) = (counted(moved.from), counted(moved.to));
+        let mut changed = was ^ is;
+        while changed != 0 {
+            let place = changed.trailing_zeros();
+            let cell = &self.0[place as usize % Hold::ALL.len()];
+            let count = cell.load(Ordering::Relaxed);
+            cell.store(if is >> place & 1 == 1 { count + 1 } else { count - 1 }, Ordering::Relaxed);
+            changed &= changed - 1;
         }
     }
 }
 
-/// What has left the fleet, or is not in it yet, is held back by nothing.
-pub(super) fn counts(state: State, hold: Hold) -> bool {
-    !state.is_removed() && !state.is_staged() && state.is_held(hold)
+/// One bit for each hold that counts. What has left the fleet, or is not in it yet, is held back by nothing.
+pub(super) fn counted(state: State) -> u32 {
+    if state.is_removed() || state.is_staged() { 0 } else { state.holds() }
 }
