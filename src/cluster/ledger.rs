@@ -47,7 +47,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// One step at `now`, in the run of the engine named `epoch`. Also answers what is to be told to everybody who listens.
-    pub fn step(&mut self, now: u64, epoch: &str, request: &Request) -> (Reply, Option<HoldNote>) {
+    pub fn step(&mut self, now: u64, epoch: &str, request: &Request) -> (Reply, Vec<HoldNote>) {
         if &*self.epoch != epoch {
             self.begin(now, epoch);
         }
@@ -60,9 +60,9 @@ impl Ledger {
                 }
                 self.join(now, member, *ttl, *weight)
             }
-            Request::Hold(note) => {
-                let note = self.hold(now, note);
-                return (Reply::Holds(vec![note.clone()], self.holds_version), Some(note));
+            Request::Hold(notes) => {
+                let notes: Vec<_> = notes.iter().map(|note| self.hold(now, note)).collect();
+                return (Reply::Holds(notes.clone(), self.holds_version), notes);
             }
             Request::Holds => Reply::Holds(self.list_holds(now), self.holds_version),
             Request::Overview => Reply::Overview(self.overview(now)),
@@ -81,7 +81,7 @@ impl Ledger {
                 }
             }
         };
-        (reply, None)
+        (reply, Vec::new())
     }
 
     /// A new epoch.
@@ -281,18 +281,17 @@ impl Ledger {
     fn hold(&mut self, now: u64, note: &HoldNote) -> HoldNote {
         let key = (Arc::clone(&note.name), note.kind);
         self.holds_version += 1;
-        let mut note = HoldNote { version: self.holds_version, ..note.clone() };
+        let mut note =
+            HoldNote { epoch: Arc::clone(&self.epoch), version: self.holds_version, ..note.clone() };
         match note.change {
             Change::Cleared => {
                 self.holds.remove(&key);
             }
             Change::Set(duration) => {
                 let mut until = duration.map(|duration| now + duration.as_nanos() as u64);
-                if note.kind == HoldKind::Cooling
-                    && let Some(on_record) = self.holds.get(&key)
-                {
-                    until = until.max(on_record.until);
-                    note.change = Change::Set(until.and_then(|until| Self::left(until, now)));
+                if let Some(on_record) = self.holds.get(&key) {
+                    until = until.zip(on_record.until).map(|(until, before)| until.max(before));
+                    note.change = Change::Set(until.map(|until| Duration::from_nanos(until - now)));
                 }
                 self.holds
                     .insert(key, Held { until, origin: Arc::clone(&note.origin), version: note.version });
@@ -308,6 +307,7 @@ impl Ledger {
             kind: *kind,
             change: Change::Set(held.until.and_then(|until| Self::left(until, now))),
             origin: Arc::clone(&held.origin),
+            epoch: Arc::clone(&self.epoch),
             version: held.version,
         };
         self.holds.iter().map(note).collect()
@@ -335,6 +335,12 @@ impl Ledger {
     #[cfg(test)]
     pub fn owners(&self) -> &HashMap<Unit, (u64, u64)> {
         &self.owners
+    }
+
+    /// The end of a hold that is on record.
+    #[cfg(test)]
+    pub fn held(&self, name: &Arc<str>, kind: HoldKind) -> Option<Option<u64>> {
+        self.holds.get(&(Arc::clone(name), kind)).map(|held| held.until)
     }
 
     /// What an engine without quarantine does.

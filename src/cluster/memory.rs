@@ -97,10 +97,8 @@ impl Engine for MemoryEngine {
         }
         let Shared { ledger, epoch, listeners, .. } = &mut *shared;
         let (reply, news) = ledger.step(now, epoch, request);
-        if let Some(note) = news {
-            for listener in listeners {
-                listener.push(note.clone());
-            }
+        for listener in listeners {
+            listener.extend(news.iter().cloned());
         }
         Ok(reply)
     }

@@ -26,6 +26,7 @@
 //! | `share` | who should have how many |
 //! | `demand` | what it needs |
 //! | `book` | what it has |
+//! | `travel` | holds: between its scheduler and the fleet |
 
 mod answers;
 mod book;
@@ -33,9 +34,10 @@ mod demand;
 mod plan;
 mod requests;
 mod share;
+mod travel;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -43,8 +45,8 @@ pub use demand::Demand;
 
 use self::{book::Book, demand::Peak};
 use super::{
-    engine::{Change, End, HoldKind, HoldNote, Line, Request, Session, View},
-    holds::{self, Apply, HoldTable, Seen},
+    engine::{Change, End, HoldKind, Line, Request, Session, View},
+    holds::{HoldTable, Seen},
     terms::Terms,
     unit::{Claim, Roll},
 };
@@ -150,8 +152,9 @@ pub struct Member {
     /// Resources that others know and this member does not.
     skip: BTreeSet<Arc<str>>,
     holds: HoldTable,
-    outbox: VecDeque<HoldNote>,
     holds_version: u64,
+    /// The last request but renewals told of holds: it is the turn of something else.
+    told_holds: bool,
     refused: Option<Duration>,
     counts: Counts,
 }
@@ -159,6 +162,7 @@ pub struct Member {
 impl Member {
     pub fn new(me: Arc<str>, weight: u32, terms: Terms, roll: Arc<Roll>) -> Self {
         Member {
+            holds: HoldTable::new(Arc::clone(&me)),
             me,
             weight,
             terms,
@@ -188,9 +192,8 @@ impl Member {
             demand: Demand::default(),
             floor: terms.least(),
             skip: BTreeSet::new(),
-            holds: HoldTable::default(),
-            outbox: VecDeque::new(),
             holds_version: 0,
+            told_holds: false,
             refused: None,
             counts: Counts::default(),
         }
@@ -302,14 +305,7 @@ impl Member {
         if !self.suspended {
             self.let_go(local);
         }
-        if let Some(seen) = local.holds() {
-            for change in self.holds.compare(now, &seen) {
-                self.tell(&change);
-            }
-        }
-        for apply in self.holds.ended(now) {
-            self.apply(&apply, local);
-        }
+        self.look_at_holds(now, local);
     }
 
     /// Units that are leaving go as soon as fewer leases are out than what remains allows.
@@ -373,12 +369,9 @@ impl Member {
         let before = self.epoch.replace(Arc::clone(&session.epoch));
         if before.is_some_and(|before| before != session.epoch) {
             self.counts.epochs += 1;
-            // Versions begin anew, and what was set here may be forgotten.
             self.holds_version = u64::MAX;
-            for change in self.holds.new_epoch(now) {
-                self.tell(&change);
-            }
         }
+        self.holds.begin(now, &session.epoch);
         self.unregistered = Some((0, 0));
         self.next_renewal = Timestamp::ZERO;
         self.told = Line::default();
@@ -404,32 +397,6 @@ impl Member {
         }
         if !losses.is_empty() {
             local.lose(&losses);
-        }
-    }
-
-    /// The others are to know of a hold.
-    fn tell(&mut self, change: &Apply) {
-        let note = holds::note(change, &self.roll.get(change.place).name, &self.me);
-        // Only the last word on each counts: an outage makes no long letter.
-        self.outbox.retain(|other| (&other.name, other.kind) != (&note.name, note.kind));
-        self.outbox.push_back(note);
-    }
-
-    /// Does to the scheduler what was heard of a hold.
-    fn apply(&self, apply: &Apply, local: &mut impl Local) {
-        if self.book.held_of(apply.place) > 0 {
-            local.hold(apply.place, apply.kind, apply.change);
-        }
-    }
-
-    /// Holds that others have told of.
-    pub fn hear(&mut self, now: Timestamp, notes: &[HoldNote], local: &mut impl Local) {
-        for note in notes {
-            if let Some(place) = self.roll.place(&note.name)
-                && let Some(apply) = self.holds.hear(now, place, note, &self.me)
-            {
-                self.apply(&apply, local);
-            }
         }
     }
 }

@@ -49,7 +49,7 @@ impl Member {
         self.want_end = if idle { End::Worst } else { End::Best };
         if usable < target {
             self.surplus_since = None;
-            self.want = (target - usable - self.keep(target - usable, local)).min(self.view.free);
+            self.want = (target - usable - self.keep(now, target - usable, local)).min(self.view.free);
             return;
         }
         let surplus = usable - target;
@@ -67,12 +67,17 @@ impl Member {
     }
 
     /// Units that were about to leave are kept: at most so many. Answers how many.
-    fn keep(&mut self, most: u32, local: &mut impl Local) -> u32 {
+    fn keep(&mut self, now: Timestamp, most: u32, local: &mut impl Local) -> u32 {
         let mut kept = 0;
         for place in self.book.leaving() {
+            let before = self.book.lendable_of(place);
             let raised = self.book.raise(place, most - kept);
-            if raised > 0 {
-                local.lend(place, self.book.lendable_of(place));
+            let units = self.book.lendable_of(place);
+            if raised > 0 && before == 0 {
+                // Its unit was kept by a fence alone: the resource may have been removed.
+                self.lend_anew(now, place, units, local);
+            } else if raised > 0 {
+                local.lend(place, units);
             }
             kept += raised;
         }

@@ -84,8 +84,10 @@ impl Member {
             let claims = self.returning.drain(..self.returning.len().min(BATCH)).collect();
             return Some(Request::Return { session, claims });
         }
-        if let Some(note) = self.outbox.pop_front() {
-            return Some(Request::Hold(note));
+        if !std::mem::take(&mut self.told_holds)
+            && let Some(letter) = self.letter(now)
+        {
+            return Some(letter);
         }
         if self.view.holds != self.holds_version {
             return Some(Request::Holds);
@@ -99,7 +101,7 @@ impl Member {
             let skip = self.skip.iter().cloned().collect();
             return Some(Request::Claim { session, count, end: self.want_end, skip });
         }
-        None
+        self.letter(now)
     }
 
     /// The next units to be made known.

@@ -3,11 +3,13 @@
 //!
 //! Checked at each step: no unit is granted while somebody owns it by his own clock; no unit is lent while somebody else honours a lease on it;
 //! tokens grow, unit by unit. Ten times a second: the engine's books are consistent; no unit is without use for longer than the time to live and
-//! the margin. At the end, after a quiet time: nothing is lost, and what is wanted is held.
+//! the margin. At the end, after a quiet time: nothing is lost, what is wanted is held, and everybody knows the same holds, has them where he has
+//! the resource, and none that lasts longer than anybody said.
 
 mod checks;
 mod faults;
 mod process;
+mod travel;
 mod world;
 
 use std::time::Duration;
@@ -34,6 +36,7 @@ fn some_plan(seed: u64) -> Plan {
         lateness: Duration::from_secs([0, 4][below(2) as usize]),
         drift: [0.0, 0.02][below(2) as usize],
         load: [30, 80, 110, 300][below(4) as usize],
+        holds: [0.0, 1.0, 4.0][below(3) as usize],
         ..Plan::default()
     }
 }
@@ -48,6 +51,8 @@ fn many(seeds: std::ops::Range<u64>) -> Outcome {
         sum.faults += one.faults;
         sum.epochs += one.epochs;
         sum.grants += one.grants;
+        sum.acts += one.acts;
+        sum.standing += one.standing;
         sum.longest_limbo = sum.longest_limbo.max(one.longest_limbo);
     }
     println!("{sum:?}");

@@ -10,7 +10,8 @@ use std::{
 use super::process::{Life, Process, Skewed};
 use crate::{
     cluster::{
-        engine::{Reply, Request},
+        engine::{HoldKind, HoldNote, Reply, Request},
+        holds::Planted,
         ledger::Ledger,
         terms::Terms,
         unit::{Roll, Share, Unit},
@@ -43,6 +44,10 @@ pub struct Plan {
     pub hasty: bool,
     /// Leases that the processes want, together, in per cent of what there is.
     pub load: u64,
+    /// How often holds are set and cleared, in a second, on average.
+    pub holds: f64,
+    /// The rule on holds that members leave out: to see that this is noticed.
+    pub planted: Option<Planted>,
 }
 
 impl Default for Plan {
@@ -62,6 +67,8 @@ impl Default for Plan {
             drift: 0.02,
             hasty: false,
             load: 110,
+            holds: 0.0,
+            planted: None,
         }
     }
 }
@@ -70,12 +77,30 @@ impl Default for Plan {
 pub(super) enum Event {
     Run(usize),
     Work(usize),
-    Arrive { from: usize, incarnation: u64, id: u64, request: Request },
-    Answer { to: usize, incarnation: u64, id: u64, reply: Option<Reply> },
+    Arrive {
+        from: usize,
+        incarnation: u64,
+        id: u64,
+        request: Request,
+    },
+    Answer {
+        to: usize,
+        incarnation: u64,
+        id: u64,
+        reply: Option<Reply>,
+    },
     Fault,
     Mend(usize),
     EngineUp,
     Look,
+    /// Somebody sets or clears a hold.
+    Act,
+    /// What was published reaches somebody.
+    News {
+        to: usize,
+        incarnation: u64,
+        note: HoldNote,
+    },
 }
 
 /// What a run has come to.
@@ -89,6 +114,10 @@ pub struct Outcome {
     pub grants: u64,
     pub requests: u64,
     pub longest_limbo: Duration,
+    /// Holds that were set or cleared.
+    pub acts: u64,
+    /// Holds that stood at the end, at somebody who has the resource.
+    pub standing: u64,
 }
 
 pub struct World {
@@ -112,6 +141,10 @@ pub struct World {
     pub(super) tokens: HashMap<Unit, u64>,
     /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
     pub(super) limbo: HashMap<Unit, (u64, u64)>,
+    /// The latest end that somebody has given to a hold; `u64::MAX` for none.
+    pub(super) latest: HashMap<(usize, HoldKind), u64>,
+    /// The last words, once they are spoken one at a time: whether it is set, and until when.
+    pub(super) last_words: HashMap<(usize, HoldKind), Option<u64>>,
     pub(super) roll: Arc<Roll>,
     pub outcome: Outcome,
 }
@@ -144,6 +177,8 @@ impl World {
             holders: HashMap::new(),
             tokens: HashMap::new(),
             limbo: HashMap::new(),
+            latest: HashMap::new(),
+            last_words: HashMap::new(),
             roll,
             outcome: Outcome::default(),
         };
@@ -157,6 +192,7 @@ impl World {
         }
         world.at(100 * MILLI, Event::Look);
         world.next_fault();
+        world.next_act();
         world
     }
 
@@ -170,7 +206,10 @@ impl World {
 
     pub(super) fn some_process(&mut self, place: usize) -> Process {
         let clock = Skewed { rate: self.some_rate(), offset: self.below(1_000_000_000) };
-        let mut process = Process::new(format!("p{place:03}"), self.plan.terms, &self.roll, clock);
+        self.number += 1;
+        let nonce = self.number;
+        let mut process = Process::new(format!("p{place:03}"), nonce, self.plan.terms, &self.roll, clock);
+        process.member.plant(self.plan.planted);
         process.desk.wanted = self.some_demand();
         process
     }
@@ -201,7 +240,7 @@ impl World {
         }
     }
 
-    fn is_faulty(&self) -> bool {
+    pub(super) fn is_faulty(&self) -> bool {
         self.time < self.plan.faulty.as_nanos() as u64
     }
 
@@ -211,6 +250,7 @@ impl World {
         self.freeze_demand();
         self.run_until(self.plan.faulty + self.plan.quiet);
         self.settled();
+        self.holds_settled();
         self.outcome
     }
 
@@ -259,6 +299,11 @@ impl World {
                 self.look();
                 self.at(100 * MILLI, Event::Look);
             }
+            Event::Act => {
+                self.act();
+                self.next_act();
+            }
+            Event::News { to, incarnation, note } => self.news(to, incarnation, note),
         }
     }
 
@@ -267,7 +312,9 @@ impl World {
         let process = &mut self.processes[place];
         process.late = false;
         let now = process.clock.read(self.time);
+        process.desk.now = now;
         process.member.tick(now, &mut process.desk);
+        process.desk.tidy();
         let request = process.member.poll(now, &mut process.desk);
         self.note_moves(place);
         if let Some(request) = request {
@@ -291,7 +338,7 @@ impl World {
     }
 
     /// Usually a millisecond; now and then longer than anybody waits.
-    fn delay(&mut self) -> u64 {
+    pub(super) fn delay(&mut self) -> u64 {
         if self.is_faulty() && self.below(1_000) < u64::from(self.plan.losses) {
             (1 + self.below(self.plan.lateness.as_millis() as u64 + 1)) * MILLI
         } else {
@@ -307,7 +354,10 @@ impl World {
         if self.plan.hasty {
             self.ledger.end_quarantine();
         }
-        let (reply, _) = self.ledger.step(now, &self.epoch.to_string(), request);
+        let (reply, notes) = self.ledger.step(now, &self.epoch.to_string(), request);
+        for note in notes {
+            self.publish(&note);
+        }
         match (&reply, request) {
             (Reply::Joined(session), _) => {
                 self.sessions.insert(session.number, from);
@@ -350,6 +400,7 @@ impl World {
                 process.waits = None;
                 process.late = false;
                 let now = process.clock.read(self.time);
+                process.desk.now = now;
                 process.member.answered(now, reply, &mut process.desk);
                 self.note_moves(to);
                 self.drive(to);

@@ -14,7 +14,7 @@ for i = 1, #all, 2 do
         if left ~= '*' then
             left = text(left)
         end
-        found[#found + 1] = table.concat({ kind, version, left, origin, name }, '\n')
+        found[#found + 1] = table.concat({ kind, version, left, epoch, origin, name }, '\n')
     end
 end
 return found
