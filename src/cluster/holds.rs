@@ -167,6 +167,7 @@ impl HoldTable {
     }
 
     /// Whether there is something to tell.
+    #[cfg(test)]
     pub fn has_mail(&self) -> bool {
         !self.outbox.is_empty()
     }

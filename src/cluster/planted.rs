@@ -22,6 +22,7 @@ pub enum Planted {
     /// A hold in a request that arrived late has the last word.
     LateCounts,
     /// Ends of holds move with the moment at which they are told.
+    #[cfg(test)]
     KeepsDurations,
     /// A note of another epoch counts.
     AnyEpoch,
