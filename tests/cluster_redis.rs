@@ -270,8 +270,13 @@ fn both_engines_do_the_same() {
     println!("checked {steps} steps");
 }
 
+fn note(kind: HoldKind, change: Change) -> HoldNote {
+    let (name, origin, epoch) = ("r1".into(), "o p".into(), "".into());
+    HoldNote { name, kind, change, origin, epoch, version: 0 }
+}
+
 fn hold(kind: HoldKind, change: Change) -> Request {
-    Request::Hold(HoldNote { name: "r1".into(), kind, change, origin: "o p".into(), version: 0 })
+    Request::Hold(vec![note(kind, change)])
 }
 
 #[test]
@@ -288,9 +293,21 @@ fn holds_are_recorded_told_and_forgotten_alike() {
         hold(HoldKind::Ejected, Change::Set(Some(second / 10))),
         hold(HoldKind::Excluded, Change::Cleared),
         Request::Holds,
+        // Several at once, in this order; of one that is on record the later end counts, and none is the latest.
+        Request::Hold(vec![
+            note(HoldKind::Ejected, Change::Set(None)),
+            note(HoldKind::Ejected, Change::Set(Some(second * 50))),
+            note(HoldKind::Cooling, Change::Cleared),
+            note(HoldKind::Cooling, Change::Set(Some(second * 20))),
+        ]),
+        Request::Holds,
+        hold(HoldKind::Ejected, Change::Cleared),
+        hold(HoldKind::Ejected, Change::Set(Some(second / 10))),
+        Request::Holds,
     ];
     // Whole seconds are alike: the clocks go on between the steps.
     let rounded = |mut note: HoldNote| {
+        assert!(!std::mem::take(&mut note.epoch).is_empty());
         if let Change::Set(Some(left)) = note.change {
             note.change = Change::Set(Some(Duration::from_secs(left.as_secs_f64().round() as u64)));
         }

@@ -259,7 +259,10 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
                 self.outlived += over;
             }
         }
-        self.tidy();
+        // What has drained is removed by `tidy`, when the member has looked at the holds that were set there meanwhile.
+        if !self.excess.is_empty() {
+            self.revoke_excess();
+        }
     }
 
     fn good_until(&mut self, until: Timestamp) {

@@ -122,9 +122,11 @@ pub struct HoldNote {
     pub kind: HoldKind,
     /// What became of it.
     pub change: Change,
-    /// Who said so.
+    /// Who said so: the name of a member, and what tells this process from others that had the name.
     pub origin: Arc<str>,
-    /// Grows with each change of any hold in the fleet; 0 before the engine has given it.
+    /// In which epoch it was told; the engine fills it in.
+    pub epoch: Arc<str>,
+    /// Grows with each change of any hold in an epoch of the fleet; 0 before the engine has given it.
     pub version: u64,
 }
 
@@ -202,9 +204,9 @@ pub enum Request {
         /// Which.
         session: Session,
     },
-    /// Records a hold, or its end, under the next version, and tells everybody. Needs no session. Of cooling, an end that is earlier than
-    /// the one on record changes nothing. Answers [`Reply::Holds`] with this one.
-    Hold(HoldNote),
+    /// Records holds, or their ends, in this order, each under the next version, and tells everybody. Needs no session. Of a hold that is on
+    /// record the later end counts, whoever has set it, and none is the latest. Answers [`Reply::Holds`] with these, as they are recorded.
+    Hold(Vec<HoldNote>),
     /// Lists the holds that are set: [`Reply::Holds`].
     Holds,
     /// For people: everything that is on record. Changes nothing, and begins no epoch. Answers [`Reply::Overview`].

@@ -1,6 +1,12 @@
 //! The public face: settings, start, stop, and what can be asked.
 
-use std::{error::Error, fmt, hash::BuildHasher, hash::Hash, sync::PoisonError, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    hash::{BuildHasher, Hash, RandomState},
+    sync::PoisonError,
+    time::Duration,
+};
 
 use super::{
     desk::Desk,
@@ -193,7 +199,9 @@ impl Builder {
         );
         let desk = desk.ok_or(StartError::Keys)?;
         let (post, board) = (Arc::new(Post::default()), Arc::new(Board::default()));
-        let member = Member::new(Arc::clone(&self.member), self.weight, terms, roll);
+        // The standard library keys every `RandomState` differently: no global of ours.
+        let nonce = RandomState::new().hash_one(std::process::id());
+        let member = Member::new(Arc::clone(&self.member), self.weight, terms, roll).with_nonce(nonce);
         let courier = {
             let (post, clock, patience) = (Arc::clone(&post), Arc::clone(&self.clock), terms.patience());
             let engine = Box::new(engine);

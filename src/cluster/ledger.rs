@@ -49,9 +49,9 @@ pub struct Ledger {
 
 impl Ledger {
     /// One step at `now`, in this run of the engine. Also answers what is to be told to everybody who listens.
-    pub fn step(&mut self, now: u64, run: &str, request: &Request) -> (Reply, Option<HoldNote>) {
+    pub fn step(&mut self, now: u64, run: &str, request: &Request) -> (Reply, Vec<HoldNote>) {
         if *request == Request::Overview {
-            return (Reply::Overview(self.overview(now)), None);
+            return (Reply::Overview(self.overview(now)), Vec::new());
         }
         if &*self.run != run {
             self.begin(now, run);
@@ -67,9 +67,9 @@ impl Ledger {
                 }
                 self.join(now, member, *ttl, *weight)
             }
-            Request::Hold(note) => {
-                let note = self.hold(now, note);
-                return (Reply::Holds(vec![note.clone()], self.holds_version), Some(note));
+            Request::Hold(notes) => {
+                let notes: Vec<_> = notes.iter().map(|note| self.hold(now, note)).collect();
+                return (Reply::Holds(notes.clone(), self.holds_version), notes);
             }
             Request::Holds => {
                 self.holds.retain(|_, held| held.until.is_none_or(|until| until > now));
@@ -91,7 +91,7 @@ impl Ledger {
                 }
             }
         };
-        (reply, None)
+        (reply, Vec::new())
     }
 
     /// A new epoch.
@@ -306,18 +306,17 @@ impl Ledger {
     fn hold(&mut self, now: u64, note: &HoldNote) -> HoldNote {
         let key = (Arc::clone(&note.name), note.kind);
         self.holds_version += 1;
-        let mut note = HoldNote { version: self.holds_version, ..note.clone() };
+        let mut note =
+            HoldNote { epoch: Arc::clone(&self.epoch), version: self.holds_version, ..note.clone() };
         match note.change {
             Change::Cleared => {
                 self.holds.remove(&key);
             }
             Change::Set(duration) => {
                 let mut until = duration.map(|duration| now + duration.as_nanos() as u64);
-                if note.kind == HoldKind::Cooling
-                    && let Some(on_record) = self.holds.get(&key)
-                {
-                    until = until.max(on_record.until);
-                    note.change = Change::Set(until.and_then(|until| Self::left(until, now)));
+                if let Some(on_record) = self.holds.get(&key) {
+                    until = until.zip(on_record.until).map(|(until, before)| until.max(before));
+                    note.change = Change::Set(until.map(|until| Duration::from_nanos(until - now)));
                 }
                 self.holds
                     .insert(key, Held { until, origin: Arc::clone(&note.origin), version: note.version });
@@ -332,6 +331,7 @@ impl Ledger {
             kind: *kind,
             change: Change::Set(held.until.and_then(|until| Self::left(until, now))),
             origin: Arc::clone(&held.origin),
+            epoch: Arc::clone(&self.epoch),
             version: held.version,
         };
         let living = self.holds.iter().filter(|(_, held)| held.until.is_none_or(|until| until > now));
@@ -368,18 +368,37 @@ impl Ledger {
         self.ranks.len() as u32
     }
 
-    /// The best and the worst rank that nobody owns.
+    /// Resources that a hold keeps from being lent.
     #[cfg(test)]
-    pub fn free_ranks(&self) -> Option<(u64, u64)> {
-        Some((self.free.first()?.0, self.free.last()?.0))
+    pub fn blocked(&self, now: u64) -> BTreeSet<Arc<str>> {
+        let living = self.holds.iter().filter(|(_, held)| held.until.is_none_or(|until| until > now));
+        living.map(|((name, _), _)| Arc::clone(name)).collect()
     }
 
-    /// Sessions that are not over, with their lines and the units that they own.
+    /// The best and the worst rank that nobody owns and no hold blocks.
     #[cfg(test)]
-    pub fn living(&self, now: u64) -> Vec<(u64, Line, u32)> {
+    pub fn free_ranks(&self, blocked: &BTreeSet<Arc<str>>) -> Option<(u64, u64)> {
+        let mut ranks =
+            self.free.iter().filter(|(_, unit)| !blocked.contains(&unit.name)).map(|(rank, _)| *rank);
+        let first = ranks.next()?;
+        Some((first, ranks.last().unwrap_or(first)))
+    }
+
+    /// Sessions that are not over, with their lines and the units that they own and no hold blocks.
+    #[cfg(test)]
+    pub fn living(&self, now: u64, blocked: &BTreeSet<Arc<str>>) -> Vec<(u64, Line, u32)> {
         let living = self.sessions.iter().filter(|(_, open)| open.over > now);
-        let owned = |number| self.owned.get(number).map_or(0, |owned| owned.len() as u32);
+        let owned = |number| {
+            let owned = self.owned.get(number).into_iter().flatten();
+            owned.filter(|unit| !blocked.contains(&unit.name)).count() as u32
+        };
         living.map(|(number, open)| (*number, open.line, owned(number))).collect()
+    }
+
+    /// The end of a hold that is on record.
+    #[cfg(test)]
+    pub fn held(&self, name: &Arc<str>, kind: HoldKind) -> Option<Option<u64>> {
+        self.holds.get(&(Arc::clone(name), kind)).map(|held| held.until)
     }
 
     /// What an engine without quarantine does.

@@ -104,10 +104,8 @@ impl Engine for MemoryEngine {
         }
         let Shared { ledger, runs, listeners, .. } = &mut *shared;
         let (reply, news) = ledger.step(now, &runs.to_string(), request);
-        if let Some(note) = news {
-            for listener in listeners.iter_mut().flatten() {
-                listener.push(note.clone());
-            }
+        for listener in listeners.iter_mut().flatten() {
+            listener.extend(news.iter().cloned());
         }
         Ok(reply)
     }

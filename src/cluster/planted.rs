@@ -11,6 +11,25 @@ pub enum Planted {
     ReinstateLate,
     /// A member gives back units whose leases are out.
     LetGoInUse,
+    /// A member looks at the scheduler before it ends the holds that are over.
+    LooksFirst,
+    /// It ends only ejections of others.
+    EndsOthersOnly,
+    /// It does not clear a hold that has no version.
+    NeedsVersion,
+    /// An answer under one's own name is never news.
+    SameIsSame,
+    /// A hold in a request that arrived late has the last word.
+    LateCounts,
+    /// Ends of holds move with the moment at which they are told.
+    #[cfg(test)]
+    KeepsDurations,
+    /// A note of another epoch counts.
+    AnyEpoch,
+    /// Holds do nothing to resources of which no unit is held.
+    HeldOnly,
+    /// It claims nothing while there is a hold to be told.
+    HoldsFirst,
 }
 
 #[cfg(test)]

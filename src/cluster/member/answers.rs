@@ -53,20 +53,10 @@ impl Member {
                 self.state = State::Out;
                 self.left = true;
             }
-            (Request::Hold(note), Reply::Holds(noted, _)) => {
-                // With its version it is known: the listeners' copy is no news then.
-                self.hear(now, &noted, local);
-                debug_assert!(noted.iter().all(|noted| noted.name == note.name));
-            }
-            (Request::Holds, Reply::Holds(notes, version)) => {
-                let known = |note: super::HoldNote| self.roll.place(&note.name).map(|place| (place, note));
-                let notes: Vec<_> = notes.into_iter().filter_map(known).collect();
-                self.holds_version = version;
-                self.view.holds = version;
-                for apply in self.holds.reconcile(now, &notes, version, &self.me) {
-                    self.apply(&apply, local);
-                }
-            }
+            // With their versions they are known: the listeners' copies are no news then.
+            (Request::Hold(_), Reply::Holds(notes, _)) => self.recorded(now, &notes, local),
+            (Request::Hold(_), _) => self.holds.unanswered(),
+            (Request::Holds, Reply::Holds(notes, version)) => self.fetched(now, &notes, version, local),
             (request, Reply::Gone { epoch }) => self.gone(now, request.session(), &epoch, local),
             // Of a session that this member does not have any more.
             _ => {}
@@ -78,7 +68,7 @@ impl Member {
         self.next_try = now.saturating_add(self.terms.retry());
         match request {
             Request::Claim { .. } | Request::Return { .. } => self.uncertain = true,
-            Request::Hold(note) => self.outbox.push_front(note),
+            Request::Hold(_) => self.holds.unanswered(),
             _ => {}
         }
     }
@@ -121,14 +111,6 @@ impl Member {
             for (place, units) in lent {
                 self.lend_anew(now, place, units, local);
             }
-        }
-    }
-
-    /// Lends units of a resource that may not have been there: with the holds that it has elsewhere.
-    pub(super) fn lend_anew(&self, now: Timestamp, place: usize, units: u32, local: &mut impl Local) {
-        local.lend(place, units);
-        for apply in self.holds.of(now, place) {
-            local.hold(place, apply.kind, apply.change);
         }
     }
 
@@ -206,7 +188,7 @@ impl Member {
             // What is free is nothing for this member: not again until something else is.
             self.want = 0;
             let skips = !self.skipped(now).is_empty();
-            self.futile = skips.then_some((self.view.best_free, self.view.worst_free));
+            self.futile = skips.then_some(self.offer);
         }
     }
 

@@ -26,6 +26,7 @@
 //! | `share` | who should have how many |
 //! | `demand` | what it needs |
 //! | `book` | what it has |
+//! | `travel` | holds: between its scheduler and the fleet |
 
 mod answers;
 mod book;
@@ -33,18 +34,19 @@ mod demand;
 mod plan;
 mod requests;
 pub(super) mod share;
+mod travel;
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
 pub use demand::Demand;
 
-use self::{book::Book, demand::Peak};
+use self::{book::Book, demand::Peak, plan::Offer};
 use super::{
-    engine::{Change, End, HoldKind, HoldNote, Line, Request, Session, View},
-    holds::{self, Apply, HoldTable, Seen},
+    engine::{Change, End, HoldKind, Line, Request, Session, View},
+    holds::{HoldTable, Seen},
     planted::{Planted, is_planted},
     terms::Terms,
     unit::{Claim, Roll},
@@ -152,11 +154,14 @@ pub struct Member {
     floor: u32,
     /// Units that others know and this member does not: of each of these resources from which index on.
     skip: BTreeMap<Arc<str>, u32>,
-    /// The best and the worst rank that were free when an exchange brought nothing.
-    futile: Option<(Option<u64>, Option<u64>)>,
+    /// What is free, as of the last renewal.
+    offer: Offer,
+    /// What was free when an exchange brought nothing.
+    futile: Option<Offer>,
     holds: HoldTable,
-    outbox: VecDeque<HoldNote>,
     holds_version: u64,
+    /// The last request but renewals told of holds: it is the turn of something else.
+    told_holds: bool,
     refused: Option<Duration>,
     counts: Counts,
 }
@@ -164,6 +169,7 @@ pub struct Member {
 impl Member {
     pub fn new(me: Arc<str>, weight: u32, terms: Terms, roll: Arc<Roll>) -> Self {
         Member {
+            holds: HoldTable::new(Arc::clone(&me)),
             me,
             weight,
             terms,
@@ -194,10 +200,10 @@ impl Member {
             demand: Demand::default(),
             floor: terms.least(),
             skip: BTreeMap::new(),
+            offer: Offer::default(),
             futile: None,
-            holds: HoldTable::default(),
-            outbox: VecDeque::new(),
             holds_version: 0,
+            told_holds: false,
             refused: None,
             counts: Counts::default(),
         }
@@ -310,14 +316,7 @@ impl Member {
         if !self.suspended {
             self.let_go(local);
         }
-        if let Some(seen) = local.holds() {
-            for change in self.holds.compare(now, &seen) {
-                self.tell(&change);
-            }
-        }
-        for apply in self.holds.ended(now) {
-            self.apply(&apply, local);
-        }
+        self.look_at_holds(now, local);
     }
 
     /// Units that are leaving go as soon as fewer leases are out than what remains allows.
@@ -382,12 +381,9 @@ impl Member {
         let before = self.epoch.replace(Arc::clone(&session.epoch));
         if before.is_some_and(|before| before != session.epoch) {
             self.counts.epochs += 1;
-            // Versions begin anew, and what was set here may be forgotten.
             self.holds_version = u64::MAX;
-            for change in self.holds.new_epoch(now) {
-                self.tell(&change);
-            }
         }
+        self.holds.begin(now, &session.epoch);
         self.unregistered = Some((0, 0));
         self.next_renewal = Timestamp::ZERO;
         self.told = Line::default();
@@ -413,32 +409,6 @@ impl Member {
         }
         if !losses.is_empty() {
             local.lose(&losses);
-        }
-    }
-
-    /// The others are to know of a hold.
-    fn tell(&mut self, change: &Apply) {
-        let note = holds::note(change, &self.roll.get(change.place).name, &self.me);
-        // Only the last word on each counts: an outage makes no long letter.
-        self.outbox.retain(|other| (&other.name, other.kind) != (&note.name, note.kind));
-        self.outbox.push_back(note);
-    }
-
-    /// Does to the scheduler what was heard of a hold.
-    fn apply(&self, apply: &Apply, local: &mut impl Local) {
-        if self.book.held_of(apply.place) > 0 {
-            local.hold(apply.place, apply.kind, apply.change);
-        }
-    }
-
-    /// Holds that others have told of.
-    pub fn hear(&mut self, now: Timestamp, notes: &[HoldNote], local: &mut impl Local) {
-        for note in notes {
-            if let Some(place) = self.roll.place(&note.name)
-                && let Some(apply) = self.holds.hear(now, place, note, &self.me)
-            {
-                self.apply(&apply, local);
-            }
         }
     }
 }

@@ -33,6 +33,16 @@ pub enum Giving {
     InOrder,
 }
 
+/// What is free, as the engine tells it: also units that a hold blocks or that are on no list here. The best and the worst may be such, and hide
+/// that another unit has become free; then their number, or what holds leave to share, is another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    best: Option<u64>,
+    worst: Option<u64>,
+    free: u32,
+    total: u32,
+}
+
 impl Member {
     pub(super) fn plan(&mut self, now: Timestamp, local: &mut impl Local) {
         self.want = 0;
@@ -51,9 +61,11 @@ impl Member {
         let blocked: u32 = self.holds.blocked(now).map(|place| self.roll.get(place).units).sum();
         let total = self.roll.units() - blocked;
         self.total = total;
+        let (best, worst) = (self.view.best_free, self.view.worst_free);
+        self.offer = Offer { best, worst, free: self.view.free, total };
         let held = lines.iter().fold(0u32, |sum, line| sum.saturating_add(line.held));
         self.view.free = self.view.free.min(total.saturating_sub(held));
-        if self.futile != Some((self.view.best_free, self.view.worst_free)) {
+        if self.futile != Some(self.offer) {
             self.futile = None;
         }
         let targets = share::targets(&lines, total);
@@ -91,6 +103,7 @@ impl Member {
             let raised = self.book.raise(place, most - kept);
             let units = self.book.lendable_of(place);
             if raised > 0 && before == 0 {
+                // Its unit was kept by a fence alone: the resource may have been removed.
                 self.lend_anew(now, place, units, local);
             } else if raised > 0 {
                 local.lend(place, units);
@@ -122,10 +135,9 @@ impl Member {
 
     /// Something better, or for an idle member something worse, is free: it is claimed, to replace something.
     fn exchange(&mut self, now: Timestamp) {
-        let free = (self.view.best_free, self.view.worst_free);
-        let offer = if self.want_end == End::Worst { free.1 } else { free.0 };
+        let offer = if self.want_end == End::Worst { self.offer.worst } else { self.offer.best };
         let gains = self.edge(now).zip(offer).is_some_and(|(mine, offer)| self.gains(mine, offer));
-        if gains && self.futile != Some(free) {
+        if gains && self.futile != Some(self.offer) {
             self.upgrade = true;
             self.want = (self.book.lendable() / 8).max(1).min(self.view.free);
         }

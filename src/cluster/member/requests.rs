@@ -4,6 +4,7 @@ use super::{BATCH, Local, Member, Sent, State};
 use crate::{
     cluster::{
         engine::{Line, Request, Session},
+        planted::{Planted, is_planted},
         unit::Unit,
     },
     sync::{Arc, Timestamp},
@@ -92,8 +93,10 @@ impl Member {
             let claims = self.returning.drain(..self.returning.len().min(BATCH)).collect();
             return Some(Request::Return { session, claims });
         }
-        if let Some(note) = self.outbox.pop_front() {
-            return Some(Request::Hold(note));
+        if (!std::mem::take(&mut self.told_holds) || is_planted(Planted::HoldsFirst))
+            && let Some(letter) = self.letter(now)
+        {
+            return Some(letter);
         }
         if self.view.holds != self.holds_version {
             return Some(Request::Holds);
@@ -107,7 +110,7 @@ impl Member {
             let skip = self.skipped(now);
             return Some(Request::Claim { session, count, end: self.want_end, skip });
         }
-        None
+        self.letter(now)
     }
 
     /// Units that are of no use here: what is not on the list, and what a hold blocks.

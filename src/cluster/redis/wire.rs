@@ -51,14 +51,16 @@ pub fn write(request: &Request, channel: &str, out: &mut Vec<String>) {
                 [claim.unit.to_string(), claim.token.to_string(), rank.to_string()]
             }))
         }
-        Request::Hold(note) => {
-            let change = match note.change {
-                Change::Cleared => "-".to_owned(),
-                Change::Set(None) => "*".to_owned(),
-                Change::Set(Some(duration)) => micros(duration),
-            };
-            let texts = [channel, note.kind.name(), &note.name, &change, &note.origin];
-            out.extend(texts.map(str::to_owned));
+        Request::Hold(notes) => {
+            out.push(channel.to_owned());
+            for note in notes {
+                let change = match note.change {
+                    Change::Cleared => "-".to_owned(),
+                    Change::Set(None) => "*".to_owned(),
+                    Change::Set(Some(duration)) => micros(duration),
+                };
+                out.extend([note.kind.name(), &note.name, &change, &note.origin].map(str::to_owned));
+            }
         }
         Request::Owned { .. } | Request::Leave { .. } | Request::Holds | Request::Overview => {}
     }
@@ -108,7 +110,7 @@ fn read_line(line: &str) -> Option<MemberView> {
 
 /// A hold, as scripts and messages tell of it.
 pub fn read_note(text: &str) -> Option<HoldNote> {
-    let mut parts = text.splitn(5, '\n');
+    let mut parts = text.splitn(6, '\n');
     let kind = HoldKind::named(parts.next()?)?;
     let version = parts.next()?.parse().ok()?;
     let change = match parts.next()? {
@@ -116,8 +118,8 @@ pub fn read_note(text: &str) -> Option<HoldNote> {
         "*" => Change::Set(None),
         left => Change::Set(Some(Duration::from_micros(left.parse().ok()?))),
     };
-    let origin: Arc<str> = parts.next()?.into();
-    Some(HoldNote { name: parts.next()?.into(), kind, change, origin, version })
+    let (epoch, origin) = (parts.next()?.into(), parts.next()?.into());
+    Some(HoldNote { name: parts.next()?.into(), kind, change, origin, epoch, version })
 }
 
 /// What a script has answered; `None` if it is nothing that scripts answer.
@@ -205,11 +207,11 @@ mod tests {
 
     #[test]
     fn notes_may_have_any_names() {
-        let note = read_note("cooling\n7\n1500\norigin\na\nb").unwrap();
+        let note = read_note("cooling\n7\n1500\ne\norigin\na\nb").unwrap();
         assert_eq!((&*note.name, note.version), ("a\nb", 7));
         assert_eq!(note.change, Change::Set(Some(Duration::from_micros(1_500))));
-        assert!(read_note("cooling\n7\nsoon\norigin\na").is_none());
-        assert!(read_note("resting\n7\n-\norigin\na").is_none());
+        assert!(read_note("cooling\n7\nsoon\ne\norigin\na").is_none());
+        assert!(read_note("resting\n7\n-\ne\norigin\na").is_none());
     }
 
     #[test]

@@ -31,11 +31,13 @@ impl World {
         self.holders.values_mut().for_each(|holders| {
             holders.remove(&place);
         });
-        self.processes[place] = Process::new(format!("p{place:03}"), terms, &roll, clock);
+        // Nobody else has this one: `some_process` counts up from 1.
+        let nonce = u64::MAX - incarnation;
+        self.processes[place] = Process::new(format!("p{place:03}"), nonce, terms, &roll, clock);
         self.processes[place].incarnation = incarnation;
     }
 
-    fn floor(&mut self, place: usize, units: u32) {
+    pub(super) fn floor(&mut self, place: usize, units: u32) {
         self.processes[place].member.set_floor(units);
     }
 
@@ -66,6 +68,8 @@ fn a_member_that_was_refused_does_not_set_the_time_to_live_after_a_loss() {
             load: 300,
             ..Plan::default()
         });
+        world.freeze_demand();
+        (0..2).for_each(|place| world.want(place, 6));
         world.cut_off(2, true);
         world.run_for(SECOND);
         world.enlist(2, Terms::new(Duration::from_millis(400)), shares(0..6, 1));
@@ -129,8 +133,9 @@ fn units_that_a_hold_blocks_are_nobodys_share() {
     for number in 0..4 {
         let name = format!("r{number:05}").into();
         let change = Change::Set(None);
-        let note = HoldNote { name, kind: HoldKind::Excluded, change, origin: "x".into(), version: 0 };
-        world.step(&Request::Hold(note));
+        let (origin, epoch) = ("x".into(), "".into());
+        let note = HoldNote { name, kind: HoldKind::Excluded, change, origin, epoch, version: 0 };
+        world.step(&Request::Hold(vec![note]));
     }
     world.floor(1, 8);
     world.cut_off(1, false);

@@ -1,7 +1,7 @@
 //! A process of the simulation: a member, and a scheduler reduced to what matters: who uses which unit, until when.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -16,6 +16,13 @@ use crate::{
     sync::Timestamp,
 };
 
+/// A hold in a scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// When it ends by itself, if it does.
+    pub until: Option<Timestamp>,
+}
+
 /// A clock with a rate and an origin of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Skewed {
@@ -26,6 +33,11 @@ pub struct Skewed {
 impl Skewed {
     pub fn read(&self, time: u64) -> Timestamp {
         Timestamp::from_nanos(self.offset + (time as f64 * self.rate) as u64)
+    }
+
+    /// The moment of the world at which it shows this.
+    pub fn when(&self, moment: Timestamp) -> u64 {
+        (moment.as_nanos().saturating_sub(self.offset) as f64 / self.rate) as u64
     }
 }
 
@@ -57,9 +69,61 @@ pub struct Desk {
     /// Units that were taken out or admitted since the world has looked.
     pub moved: Vec<(Unit, bool)>,
     pub revoked: u64,
+    /// The clock, as of the last event.
+    pub now: Timestamp,
+    /// Resources that are there: lent, or with uses that go on.
+    present: BTreeSet<usize>,
+    holds: BTreeMap<(usize, HoldKind), Held>,
+    /// Resources that leases without a record keep there for so long, after their units are lost: nobody can revoke those.
+    pub kept: Vec<(usize, u64)>,
+    /// Whether there are such leases.
+    pub unrecorded: bool,
+    holds_changed: bool,
 }
 
 impl Desk {
+    /// Removes resources that are idle and not lent, with the holds that they have here.
+    pub fn tidy(&mut self) {
+        let (lent, out) = (&self.lent, &self.out);
+        let kept = |place: &usize| self.kept.iter().any(|(kept, _)| kept == place);
+        self.present.retain(|place| {
+            lent.contains_key(place) || out.get(place).is_some_and(|out| *out > 0) || kept(place)
+        });
+        let (present, now) = (&self.present, self.now);
+        self.holds
+            .retain(|(place, _), held| present.contains(place) && held.until.is_none_or(|until| until > now));
+    }
+
+    pub fn present(&self) -> impl Iterator<Item = usize> + '_ {
+        self.present.iter().copied()
+    }
+
+    pub fn is_present(&self, place: usize) -> bool {
+        self.present.contains(&place)
+    }
+
+    pub fn held(&self, place: usize, kind: HoldKind) -> Option<Held> {
+        let held = self.holds.get(&(place, kind)).copied();
+        held.filter(|held| held.until.is_none_or(|until| until > self.now))
+    }
+
+    /// Sets a hold, as the application, rules or the cluster do. An end is moved to a later moment only, and by hand there is none.
+    pub fn set_hold(&mut self, place: usize, kind: HoldKind, until: Option<Timestamp>) {
+        if !self.present.contains(&place) {
+            return;
+        }
+        let until = match self.held(place, kind) {
+            Some(Held { until: before }) => before.zip(until).map(|(before, until)| before.max(until)),
+            None => until,
+        };
+        self.holds.insert((place, kind), Held { until });
+        self.holds_changed = true;
+    }
+
+    pub fn clear_hold(&mut self, place: usize, kind: HoldKind) {
+        self.holds_changed |= self.holds.remove(&(place, kind)).is_some();
+    }
+
     fn bound(&self, claim: &Claim) -> u32 {
         self.bound.get(&claim.token).copied().unwrap_or(0)
     }
@@ -109,6 +173,7 @@ impl Desk {
         for (&place, units) in &self.lent {
             let leases = self.roll.get(place).leases_per_unit;
             if self.count(place) < units * leases
+                && HoldKind::ALL.iter().all(|kind| self.held(place, *kind).is_none())
                 && let Some(claim) = self.slots[&place].iter().find(|claim| self.bound(claim) < leases)
             {
                 let used = Use { place, claim: claim.clone(), ends, fenced, number: self.number };
@@ -147,6 +212,7 @@ impl Local for Desk {
             self.lent.remove(&place);
         } else {
             self.lent.insert(place, units);
+            self.present.insert(place);
         }
     }
 
@@ -174,6 +240,12 @@ impl Local for Desk {
             let over = self.count(place).saturating_sub(allowed);
             let others = self.uses.iter().filter(|used| !used.fenced && used.place == place);
             let last: Vec<u64> = others.take(over as usize).map(|used| used.number).collect();
+            if self.unrecorded && !last.is_empty() {
+                let ends = self.uses.iter().filter(|used| last.contains(&used.number)).map(|used| used.ends);
+                // As long as applications let them be.
+                let ends = ends.max().unwrap_or(0) + 3_000_000_000;
+                self.kept.push((place, ends));
+            }
             self.revoked += self.end(|used| last.contains(&used.number));
             self.moved.extend(loss.claims.iter().map(|claim| (claim.unit.clone(), false)));
         }
@@ -183,10 +255,22 @@ impl Local for Desk {
         self.good_until = until;
     }
 
-    fn hold(&mut self, _place: usize, _kind: HoldKind, _change: Change) {}
+    fn hold(&mut self, place: usize, kind: HoldKind, change: Change) {
+        match (kind, change) {
+            (HoldKind::Cooling, Change::Set(duration)) => {
+                let until = duration.map(|duration| self.now.saturating_add(duration));
+                self.set_hold(place, kind, until);
+            }
+            // By hand: it has no end.
+            (_, Change::Set(_)) => self.set_hold(place, kind, None),
+            (_, Change::Cleared) => self.clear_hold(place, kind),
+        }
+    }
 
     fn holds(&mut self) -> Option<HashMap<usize, Seen>> {
-        None
+        let changed = std::mem::take(&mut self.holds_changed);
+        let of = |place| HoldKind::ALL.map(|kind| self.held(place, kind).map(|held| held.until));
+        changed.then(|| self.present.iter().map(|&place| (place, of(place))).collect())
     }
 }
 
@@ -216,14 +300,14 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn new(name: String, terms: Terms, roll: &Arc<Roll>, clock: Skewed) -> Self {
+    pub fn new(name: String, nonce: u64, terms: Terms, roll: &Arc<Roll>, clock: Skewed) -> Self {
         let me: Arc<str> = name.into();
         Process {
             life: Life::Running,
             incarnation: 0,
             late: false,
             clock,
-            member: Member::new(me, 1, terms, Arc::clone(roll)),
+            member: Member::new(me, 1, terms, Arc::clone(roll)).with_nonce(nonce),
             desk: Desk { roll: Arc::clone(roll), ..Desk::default() },
             waits: None,
             cut_off: false,

@@ -7,10 +7,13 @@ use std::{
     time::Duration,
 };
 
-use super::process::{Life, Process, Skewed};
+use super::{
+    process::{Life, Process, Skewed},
+    travel::LastWord,
+};
 use crate::{
     cluster::{
-        engine::{Reply, Request},
+        engine::{HoldKind, HoldNote, Reply, Request},
         ledger::Ledger,
         terms::Terms,
         unit::{Roll, Share, Unit},
@@ -45,6 +48,10 @@ pub struct Plan {
     pub silent: bool,
     /// Leases that the processes want, together, in per cent of what there is.
     pub load: u64,
+    /// Whether leases without a fence go on after the loss of their units.
+    pub unrecorded: bool,
+    /// How often holds are set and cleared, in a second, on average.
+    pub holds: f64,
 }
 
 impl Default for Plan {
@@ -65,6 +72,8 @@ impl Default for Plan {
             hasty: false,
             silent: false,
             load: 110,
+            unrecorded: false,
+            holds: 0.0,
         }
     }
 }
@@ -73,12 +82,30 @@ impl Default for Plan {
 pub(super) enum Event {
     Run(usize),
     Work(usize),
-    Arrive { from: usize, incarnation: u64, id: u64, request: Request },
-    Answer { to: usize, incarnation: u64, id: u64, reply: Option<Reply> },
+    Arrive {
+        from: usize,
+        incarnation: u64,
+        id: u64,
+        request: Request,
+    },
+    Answer {
+        to: usize,
+        incarnation: u64,
+        id: u64,
+        reply: Option<Reply>,
+    },
     Fault,
     Mend(usize),
     EngineUp,
     Look,
+    /// Somebody sets or clears a hold.
+    Act,
+    /// What was published reaches somebody.
+    News {
+        to: usize,
+        incarnation: u64,
+        note: HoldNote,
+    },
 }
 
 /// What a run has come to.
@@ -94,6 +121,10 @@ pub struct Outcome {
     pub longest_limbo: Duration,
     /// Units that were claimed in the last two seconds of the quiet, by which everybody has what he should have.
     pub churn: u64,
+    /// Holds that were set or cleared.
+    pub acts: u64,
+    /// Holds that stood at the end, at somebody who has the resource.
+    pub standing: u64,
 }
 
 pub struct World {
@@ -119,6 +150,10 @@ pub struct World {
     pub(super) last_token: u64,
     /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
     pub(super) limbo: HashMap<Unit, (u64, u64)>,
+    /// The latest end that somebody has given to a hold; `u64::MAX` for none.
+    pub(super) latest: HashMap<(usize, HoldKind), u64>,
+    /// The last words on each hold.
+    pub(super) last_words: HashMap<(usize, HoldKind), LastWord>,
     pub(super) roll: Arc<Roll>,
     pub outcome: Outcome,
 }
@@ -154,6 +189,8 @@ impl World {
             tokens: HashMap::new(),
             last_token: 0,
             limbo: HashMap::new(),
+            latest: HashMap::new(),
+            last_words: HashMap::new(),
             roll,
             outcome: Outcome::default(),
         };
@@ -167,6 +204,7 @@ impl World {
         }
         world.at(100 * MILLI, Event::Look);
         world.next_fault();
+        world.next_act();
         world
     }
 
@@ -180,8 +218,11 @@ impl World {
 
     pub(super) fn some_process(&mut self, place: usize) -> Process {
         let clock = Skewed { rate: self.some_rate(), offset: self.below(1_000_000_000) };
-        let mut process = Process::new(format!("p{place:03}"), self.plan.terms, &self.roll, clock);
+        self.number += 1;
+        let nonce = self.number;
+        let mut process = Process::new(format!("p{place:03}"), nonce, self.plan.terms, &self.roll, clock);
         process.desk.wanted = self.some_demand();
+        process.desk.unrecorded = self.plan.unrecorded;
         process
     }
 
@@ -211,7 +252,7 @@ impl World {
         }
     }
 
-    fn is_faulty(&self) -> bool {
+    pub(super) fn is_faulty(&self) -> bool {
         self.time < self.plan.faulty.as_nanos() as u64
     }
 
@@ -222,6 +263,7 @@ impl World {
         self.run_until(self.plan.faulty + self.plan.quiet - Duration::from_secs(2));
         self.settles(Duration::from_secs(2));
         self.settled();
+        self.holds_settled();
         self.outcome
     }
 
@@ -270,6 +312,11 @@ impl World {
                 self.look();
                 self.at(100 * MILLI, Event::Look);
             }
+            Event::Act => {
+                self.act();
+                self.next_act();
+            }
+            Event::News { to, incarnation, note } => self.news(to, incarnation, note),
         }
     }
 
@@ -278,7 +325,9 @@ impl World {
         let process = &mut self.processes[place];
         process.late = false;
         let now = process.clock.read(self.time);
+        process.desk.now = now;
         process.member.tick(now, &mut process.desk);
+        process.desk.tidy();
         let request = process.member.poll(now, &mut process.desk);
         self.note_moves(place);
         if let Some(request) = request {
@@ -296,13 +345,13 @@ impl World {
         self.at(patience, Event::Answer { to: place, incarnation, id, reply: None });
         let lost = self.is_faulty() && self.below(1_000) < u64::from(self.plan.losses);
         if !lost && !self.processes[place].cut_off {
-            let delay = self.delay();
+            let delay = self.delay() + self.late_word(&request);
             self.at(delay, Event::Arrive { from: place, incarnation, id, request });
         }
     }
 
     /// Usually a millisecond; now and then longer than anybody waits.
-    fn delay(&mut self) -> u64 {
+    pub(super) fn delay(&mut self) -> u64 {
         if self.is_faulty() && self.below(1_000) < u64::from(self.plan.losses) {
             (1 + self.below(self.plan.lateness.as_millis() as u64 + 1)) * MILLI
         } else {
@@ -318,7 +367,10 @@ impl World {
         if self.plan.hasty {
             self.ledger.end_quarantine();
         }
-        let (reply, _) = self.ledger.step(now, &self.epoch.to_string(), request);
+        let (reply, notes) = self.ledger.step(now, &self.epoch.to_string(), request);
+        for note in notes {
+            self.publish(&note);
+        }
         match (&reply, request) {
             (Reply::Joined(session), _) => {
                 self.sessions.insert(session.number, from);
@@ -375,6 +427,7 @@ impl World {
                 process.waits = None;
                 process.late = false;
                 let now = process.clock.read(self.time);
+                process.desk.now = now;
                 process.member.answered(now, reply, &mut process.desk);
                 self.note_moves(to);
                 self.drive(to);
@@ -405,11 +458,13 @@ impl World {
             self.processes[place].desk.wanted = self.some_demand();
         }
         let _ = self.processes[place].desk.end(|used| used.ends <= time);
+        self.processes[place].desk.kept.retain(|(_, ends)| *ends > time);
         while self.processes[place].desk.in_use() < self.processes[place].desk.wanted {
             let lasts = (5 + self.below(200)) * MILLI;
             let fenced = self.below(4) > 0;
             let process = &mut self.processes[place];
             let now = process.clock.read(time);
+            process.desk.now = now;
             let Some(used) = process.desk.acquire(now, time + lasts, fenced) else { break };
             self.outcome.leases += 1;
             self.check_lead(place, now);

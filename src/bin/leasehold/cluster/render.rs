@@ -150,6 +150,7 @@ mod tests {
             kind: HoldKind::Excluded,
             change: Change::Set(None),
             origin: "c".into(),
+            epoch: "e1".into(),
             version: 8,
         });
         overview

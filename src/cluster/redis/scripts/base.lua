@@ -35,7 +35,7 @@ local function notes()
             if left ~= '*' then
                 left = text(left)
             end
-            found[#found + 1] = table.concat({ kind, version, left, origin, name }, '\n')
+            found[#found + 1] = table.concat({ kind, version, left, epoch, origin, name }, '\n')
         end
     end
     return found, ended

@@ -1,23 +1,27 @@
--- ARGV: channel, kind, name, for how long ('*': until it is cleared; '-': it is cleared), origin.
-local version = redis.call('HINCRBY', meta, 'holds', 1)
-local field = ARGV[2] .. '#' .. ARGV[3]
-local left = ARGV[4]
-if left == '-' then
-    redis.call('HDEL', holds, field)
-else
-    local till = '*'
-    if left ~= '*' then
-        till = now + tonumber(left)
-        local on_record = redis.call('HGET', holds, field)
-        local earlier = on_record and tonumber(string.match(on_record, '^(%d+) ') or '')
-        if ARGV[2] == 'cooling' and earlier then
-            till = math.max(till, earlier)
+-- ARGV: channel; of each hold: kind, name, for how long ('*': until it is cleared; '-': it is cleared), origin.
+local told = { 'holds', '' }
+for i = 2, #ARGV, 4 do
+    local kind, name, left, origin = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    local version = tostring(redis.call('HINCRBY', meta, 'holds', 1))
+    local field = kind .. '#' .. name
+    if left == '-' then
+        redis.call('HDEL', holds, field)
+    else
+        -- Of one that is on record the later end counts.
+        local on_record = string.match(redis.call('HGET', holds, field) or '', '^(%S+) ')
+        local till = '*'
+        if left == '*' or on_record == '*' then
+            left = '*'
+        else
+            till = math.max(now + tonumber(left), tonumber(on_record or '0'))
+            left = text(till - now)
+            till = text(till)
         end
-        left = text(till - now)
-        till = text(till)
+        redis.call('HSET', holds, field, till .. ' ' .. version .. ' ' .. origin)
     end
-    redis.call('HSET', holds, field, till .. ' ' .. version .. ' ' .. ARGV[5])
+    local message = table.concat({ kind, version, left, epoch, origin, name }, '\n')
+    redis.call('PUBLISH', ARGV[1], message)
+    told[2] = version
+    told[#told + 1] = message
 end
-local message = table.concat({ ARGV[2], tostring(version), left, ARGV[5], ARGV[3] }, '\n')
-redis.call('PUBLISH', ARGV[1], message)
-return { 'holds', tostring(version), message }
+return told
