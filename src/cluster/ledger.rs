@@ -381,7 +381,7 @@ impl Ledger {
         let mut ranks =
             self.free.iter().filter(|(_, unit)| !blocked.contains(&unit.name)).map(|(rank, _)| *rank);
         let first = ranks.next()?;
-        Some((first, ranks.last().unwrap_or(first)))
+        Some((first, ranks.next_back().unwrap_or(first)))
     }
 
     /// Sessions that are not over, with their lines and the units that they own and no hold blocks.

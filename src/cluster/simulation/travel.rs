@@ -79,7 +79,7 @@ impl World {
             4 => Act::Include,
             5 => Act::Eject,
             // Nobody ejects the others by hand: an ejection of theirs always has an end.
-            6 if resource % 3 == 0 => Act::EjectByHand,
+            6 if resource.is_multiple_of(3) => Act::EjectByHand,
             6 => Act::Eject,
             _ => Act::Readmit,
         };
