@@ -35,6 +35,7 @@
 //! | `lookup` | the map, alone |
 //! | `wait` | waiting: returns against registrations and cancellations |
 //! | `wait_sources` | waiting: everything else that serves or ends a wait |
+//! | `wait_withheld` | waiting: a unit on its way whose resource is taken out |
 //! | `wait_classes` | waiting: classes that age |
 //! | `wait_bound` | waiting: as many as are let in, and no more |
 //! | `wait_shed` | waiting: who cannot be served in time is told at once |
@@ -83,3 +84,4 @@ mod wait_classes;
 mod wait_shed;
 mod wait_sources;
 mod wait_timer;
+mod wait_withheld;

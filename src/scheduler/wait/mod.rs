@@ -63,7 +63,8 @@
 //!     lowered limit): give back, done
 //! H2  somebody takes anything (a bit of the gate says so): give back and take, in this critical section; on to H4
 //! H3  only filters and names wait: ask them about the present value; nobody: note the ticket, back to H1; somebody: as H2
-//! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it
+//! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it. But if the
+//!     resource was removed, or is held, since the unit was taken: a return, H1; whoever stands here may have asked afterwards
 //! H5  deliver: the waiter's mutex: store the unit, READY, wake. It is gone: on with H4
 //! H6  nobody in H4: home lock: give back if the gate is 0 or still has the ticket of the beginning of H4; else somebody has
 //!     registered since, who may have passed this shard before: on with H4, asking the newcomers only

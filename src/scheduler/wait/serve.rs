@@ -28,6 +28,8 @@ enum Found<R: Resource> {
     Wanted,
     /// Nobody, of all who had registered by this ticket: that of the beginning of the search.
     Nobody(u64),
+    /// The resource was removed, or is held, since the unit was taken: it is not to be handed over.
+    Withheld,
 }
 
 /// What a search is for.
@@ -56,6 +58,11 @@ fn is_leaving(state: State) -> bool {
     state.is_held(Hold::Draining) || state.is_removed()
 }
 
+/// What is held back from those who ask now.
+fn is_withheld(state: State) -> bool {
+    state.is_removed() || state.holds() != 0
+}
+
 impl<R: Resource> Core<R> {
     // A unit looks for a taker.
 
@@ -79,6 +86,11 @@ impl<R: Resource> Core<R> {
                 Next::Nobody => return Found::Nobody(known),
                 Next::Taker(_) if aim == Aim::Look => return Found::Wanted,
                 Next::Taker(place) if aim == Aim::Nudge && queue.collects_at(place) => return Found::Wanted,
+                // Whoever is found here may have asked after a removal or a hold that had returned by then. It has registered under this
+                // mutex, so what came before that is seen here; and what is not seen comes after this moment, at which it waited already.
+                Next::Taker(_) if aim == Aim::Claim && is_withheld(node.state.load()) => {
+                    return Found::Withheld;
+                }
                 Next::Taker(place) => {
                     if let Some(now) = now
                         && place.is_open()
@@ -181,6 +193,8 @@ impl<R: Resource> Core<R> {
                     }
                     search.nobody_until(ticket);
                 }
+                // As any other return: the hold may be gone by now, and somebody wait.
+                Found::Withheld => return self.give_up(&lent),
                 Found::Wanted => unreachable!("claimed"),
             }
         }
@@ -324,7 +338,7 @@ impl<R: Resource> Core<R> {
                     }
                     break;
                 }
-                Found::Nobody(_) => break,
+                Found::Nobody(_) | Found::Withheld => break,
             }
         }
         self.unpin(named);
