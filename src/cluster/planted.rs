@@ -22,7 +22,8 @@ pub enum Planted {
     /// A hold in a request that arrived late has the last word.
     LateCounts,
     /// Ends of holds move with the moment at which they are told.
-    #[cfg(test)]
+    // Looked at in code of the tests only.
+    #[allow(dead_code)]
     KeepsDurations,
     /// A note of another epoch counts.
     AnyEpoch,

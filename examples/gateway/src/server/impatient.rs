@@ -114,7 +114,9 @@ mod tests {
         fn make_room(&self, bytes: usize) {
             let mut pipe = self.0.lock().expect("no panic");
             pipe.0 += bytes;
-            pipe.1.take().map(Waker::wake);
+            if let Some(waker) = pipe.1.take() {
+                waker.wake();
+            }
         }
     }
 
