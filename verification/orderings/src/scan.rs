@@ -77,7 +77,7 @@ pub struct Site {
 
 /// All sites under `root`, which holds `src/lib.rs`, but for those of programs and tests.
 pub fn scan(root: &Path) -> Result<Vec<Site>, String> {
-    let mut sites = Vec::new();
+    let mut sites: Vec<Site> = Vec::new();
     let mut errors = Vec::new();
     let mut seen = BTreeSet::new();
     let mut modules = vec![(PathBuf::from("src/lib.rs"), Builds::BOTH)];
@@ -88,8 +88,18 @@ pub fn scan(root: &Path) -> Result<Vec<Site>, String> {
         let mut one = File::new(root, &file, &text, builds);
         one.scan();
         modules.append(&mut one.modules);
-        sites.append(&mut one.sites);
         errors.append(&mut one.errors);
+        for site in one.sites {
+            // One file may be a module of the product in one build, and of the models in another.
+            let same = |other: &&mut Site| other.file == site.file && other.place == site.place;
+            match sites.iter_mut().find(same) {
+                Some(known) => {
+                    known.builds.product |= site.builds.product;
+                    known.builds.loom |= site.builds.loom;
+                }
+                None => sites.push(site),
+            }
+        }
     }
     for file in sources(root)? {
         if !seen.contains(&file) {
