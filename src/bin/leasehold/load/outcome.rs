@@ -17,6 +17,8 @@ pub enum Ending {
     CancelledServed,
     /// The end of the run came first.
     CutShort,
+    /// Many processes: the claim behind the lease ended first, because the server was not heard of for too long.
+    ClaimLost,
 }
 
 /// The scheduler's answers that are no lease.
@@ -50,6 +52,9 @@ pub struct Counts {
     pub backend: BackendCounts,
     pub caller: CallerCounts,
     pub cut_short: u64,
+    /// Of runs with one process always 0; older results have none.
+    #[serde(default)]
+    pub claim_lost: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +97,7 @@ impl Counts {
             Ending::CancelledWaiting => &mut self.caller.cancelled_waiting,
             Ending::CancelledServed => &mut self.caller.cancelled_served,
             Ending::CutShort => &mut self.cut_short,
+            Ending::ClaimLost => &mut self.claim_lost,
         } += 1;
     }
 
@@ -105,6 +111,11 @@ impl Counts {
         self.clone().all_mut().into_iter().map(|count| *count).sum()
     }
 
+    /// Leases that were given and have ended, however.
+    pub fn leases(&self) -> u64 {
+        self.completed + self.by_backend() + self.caller.cancelled_served + self.cut_short + self.claim_lost
+    }
+
     pub fn by_scheduler(&self) -> u64 {
         let SchedulerCounts { none_eligible, timed_out, shed, queue_full, closed, not_eligible } =
             self.scheduler;
@@ -115,8 +126,8 @@ impl Counts {
         self.backend.failed + self.backend.rate_limited + self.backend.timed_out
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 14] {
-        let Counts { completed, peeked, scheduler, backend, caller, cut_short } = self;
+    fn all_mut(&mut self) -> [&mut u64; 15] {
+        let Counts { completed, peeked, scheduler, backend, caller, cut_short, claim_lost } = self;
         let SchedulerCounts { none_eligible, timed_out, shed, queue_full, closed, not_eligible } = scheduler;
         let BackendCounts { failed, rate_limited, timed_out: backend_timed_out } = backend;
         let CallerCounts { cancelled_waiting, cancelled_served } = caller;
@@ -135,6 +146,7 @@ impl Counts {
             cancelled_waiting,
             cancelled_served,
             cut_short,
+            claim_lost,
         ]
     }
 }
@@ -143,7 +155,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ALL: [Ending; 14] = [
+    const ALL: [Ending; 15] = [
         Ending::Completed,
         Ending::Peeked,
         Ending::Scheduler(Refusal::NoneEligible),
@@ -158,6 +170,7 @@ mod tests {
         Ending::CancelledWaiting,
         Ending::CancelledServed,
         Ending::CutShort,
+        Ending::ClaimLost,
     ];
 
     #[test]
