@@ -1,6 +1,6 @@
 //! What is shown of one result, whatever command it is from.
 
-use crate::load::result::{Heat, LoadResult, Point};
+use crate::load::result::{Heat, LoadResult, Point, Processes};
 
 pub struct Section {
     pub title: String,
@@ -31,6 +31,7 @@ pub struct Row {
     pub fairness_of_workers: Option<f64>,
     pub series: Vec<Point>,
     pub heat: Option<Heat>,
+    pub processes: Option<Processes>,
     pub faults: Vec<String>,
 }
 
@@ -97,6 +98,7 @@ impl Section {
                 longest_wait: run.waiting_ns.max,
                 latency: run.latency_ns.curve,
                 series: run.series,
+                processes: run.processes,
                 heat: Some(run.heat).filter(|heat| !heat.rows.is_empty()),
                 name: subject.name,
             });
