@@ -33,6 +33,7 @@ fn a_queue_s_worth_is_resident() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let report = json(&output);
     assert_eq!((report["schema"].as_u64(), report["jobs"].as_u64()), (Some(1), Some(2_000)));
+    assert_eq!(report["kind"], "pressure");
     assert_eq!(report["holds"], Value::Bool(true));
     let resident = report["resident_bytes"].as_u64().expect("Linux says so");
     assert!((1_000_000..200_000_000).contains(&resident), "{resident}");

@@ -21,13 +21,14 @@ fn succeed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A small result of each command that a page can be made of.
+fn write(path: &Path, arguments: &[&str]) {
+    succeed(&[arguments, &["--format", "json", "--out", path.to_str().unwrap()]].concat());
+}
+
+/// A small result of each command that tells of subjects and strategies.
 fn results(directory: &TempDir) -> [PathBuf; 3] {
     let path = |name: &str| directory.path().join(name);
     let [load, replay, order] = ["load.json", "replay.json", "order.json"].map(path);
-    let write = |path: &Path, arguments: &[&str]| {
-        succeed(&[arguments, &["--format", "json", "--out", path.to_str().unwrap()]].concat());
-    };
     let load_options = [
         "load",
         "replicas",
@@ -77,8 +78,7 @@ fn the_page_is_whole() {
     assert!(html.contains("prefers-color-scheme: dark") && html.contains("@media print"));
     assert!(html.contains("name=\"viewport\""));
 
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    let document = Document::parse_with_options(&html, options).unwrap();
+    let document = parse(&html);
     let root = document.root_element();
     let all = |name: &'static str| root.descendants().filter(move |node| is(node, name));
     assert_eq!(text(all("title").next().unwrap()), "A <title> & more");
@@ -107,6 +107,113 @@ fn the_page_is_whole() {
     let settings = text(all("pre").next().unwrap());
     assert!(settings.contains("workers = 64") && settings.contains("duration = \"600ms\""), "{settings}");
     assert!(text(root).contains("5n/6"));
+}
+
+fn parse(html: &str) -> Document<'_> {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    Document::parse_with_options(html, options).unwrap()
+}
+
+/// The rows of a table that has such a heading: cells as text, those that are marked as the best with it.
+fn rows_under(document: &Document<'_>, heading: &str) -> Vec<Vec<String>> {
+    let mut tables = document.descendants().filter(|node| is(node, "table"));
+    let has = |table: &Node<'_, '_>| table.descendants().any(|node| is(&node, "th") && text(node) == heading);
+    let table = tables.find(has).unwrap_or_else(|| panic!("no table with {heading}"));
+    let body = table.descendants().find(|node| is(node, "tbody")).unwrap();
+    body.children().map(|row| row.children().map(text).collect()).collect()
+}
+
+/// What `compare`, `tune` and `pressure` found, with a bar that is missed and one that is not measured.
+#[test]
+fn bars_settings_and_memory_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let [compare, tune, pressure] = ["compare.json", "tune.json", "pressure.json"].map(path);
+    let only = ["pair", "memory", "memory/blocks", "strict/rank-error", "get/scc", "peek", "get"];
+    let mut arguments = vec!["compare", "--resources", "500", "--pairs", "5", "--milliseconds", "1"];
+    only.iter().for_each(|name| arguments.extend(["--only", name]));
+    write(&compare, &arguments);
+    write(&tune, &["tune", "gpu", "--requests", "1000", "--milliseconds", "50", "--rounds", "1"]);
+    write(&pressure, &["pressure", "--jobs", "200", "--bytes", "100000", "--capacity", "20"]);
+    // Whatever this machine measures: one row is missed, one is held, each by a factor that can be seen.
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(&compare).unwrap()).unwrap();
+    assert_eq!(result["kind"], "compare");
+    for bar in result["bars"].as_array_mut().unwrap() {
+        if bar["name"] == "memory" {
+            (bar["measured"], bar["leasehold_value"], bar["holds"]) = (256.into(), 256.into(), false.into());
+        }
+        if bar["name"] == "pair" && bar["threads"] == 1 {
+            (bar["leasehold_value"], bar["baseline_value"]) = (10.5.into(), 99.5.into());
+        }
+    }
+    fs::write(&compare, result.to_string()).unwrap();
+    let inputs = [&compare, &tune, &pressure].map(|path| path.to_str().unwrap());
+    let html = succeed(&[&["report"], &inputs[..]].concat());
+    let document = parse(&html);
+    let all = |name: &'static str| document.descendants().filter(move |node| is(node, name));
+    let headings: Vec<String> = all("h2").map(text).collect();
+    assert_eq!(headings, ["bars and baselines", "settings for gpu", "back-pressure"]);
+    for figure in all("figure") {
+        assert_shows_something(figure);
+    }
+    let titles: Vec<String> = all("h3").map(text).collect();
+    for expected in [
+        "Bars",
+        "Each row against its bar",
+        "Operations beside the mutex",
+        "The finalists with real threads",
+        "Every setting in virtual time",
+        "Memory",
+    ] {
+        assert!(titles.iter().any(|title| title == expected), "{expected}: {titles:?}");
+    }
+    let bars = rows_under(&document, "verdict");
+    assert!(bars.len() >= only.len() - 2, "{bars:?}");
+    let row = |name: &str| bars.iter().find(|row| row[0] == name).unwrap();
+    assert_eq!(row("memory")[2..5], ["256", "128", "MISSED"]);
+    assert_eq!(row("pair")[7..9], ["10.5 best", "99.5"]);
+    assert_eq!(row("memory/blocks")[3..5], ["–", "no bar"]);
+    // The chart has every row that has a bar to be divided by, and its axis says what is on it.
+    let chart =
+        all("svg").find(|svg| svg.attribute("aria-label") == Some("Each row against its bar")).unwrap();
+    let words = text(chart);
+    assert!(words.contains("measured over bar, no unit") && words.contains("256 of 128"), "{words}");
+    assert!(!words.contains("rank-error"), "a bar of nothing cannot be divided by: {words}");
+    let beside = rows_under(&document, "mutex, ns");
+    assert!(beside.iter().any(|row| row[0] == "peek, 1 thread"), "{beside:?}");
+    assert!(beside.iter().flatten().any(|cell| cell.ends_with(" best")), "{beside:?}");
+    assert!(text(all("pre").next().unwrap()).contains("builder()"));
+}
+
+/// What many processes did, from a result as `load --processes` writes it: of one process, to which another is added here.
+#[test]
+fn processes_have_a_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("load.json");
+    write(&path, &["load", "gpu", "--duration", "200ms", "--rounds", "1", "--subject", "sticky"]);
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let run = &mut result["subjects"][0]["run"];
+    assert!(run["processes"].is_null());
+    let process = |name: &str, mean: f64| {
+        serde_json::json!({
+            "name": name, "workers": 24, "requests": run["requests"], "unsent": 0, "counts": run["counts"],
+            "throughput": 1_234.5, "waiting_ns": run["waiting_ns"], "latency_ns": run["latency_ns"],
+            "held": { "least": 3, "mean": mean, "most": 11 }, "claimed": 20, "returned": 20, "lost": 0,
+            "server_failures": 0,
+        })
+    };
+    let rows = [process("process-1", 7.5), process("process-2", 8.5)];
+    run["processes"] = serde_json::json!({
+        "server": "<redis>", "ttl_ns": 2_000_000_000u64, "units": 16, "uses": 400, "handed_over": 12, "rows": rows,
+    });
+    fs::write(&path, result.to_string()).unwrap();
+    let html = succeed(&["report", path.to_str().unwrap()]);
+    assert!(html.contains(
+        "16 units shared through &lt;redis&gt;, 400 uses; a unit went to another process 12 times"
+    ));
+    let rows = rows_under(&parse(&html), "units held");
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!(rows[1][..4], ["process-2", "24", "8.50", "3 to 11"]);
 }
 
 /// Axes with titles, a drawing inside them, and a table behind.
@@ -155,7 +262,10 @@ fn what_is_no_result_is_refused() {
     let path = directory.path().join("x.json");
     fs::write(&path, "{\"schema\": 1}").unwrap();
     for (arguments, part) in [
-        (vec!["report", path.to_str().unwrap()], "expected a result of `load`, `replay` or `order`"),
+        (
+            vec!["report", path.to_str().unwrap()],
+            "x.json:1:1: expected a result of `load`, `replay`, `order`, `compare`, `tune` or `pressure`",
+        ),
         (vec!["report", "/no/such/file"], "cannot be read"),
         (vec!["report", path.to_str().unwrap(), "--out", path.to_str().unwrap()], "expected another file"),
     ] {

@@ -72,6 +72,12 @@ impl Asset {
         Asset { _counted: Some(census.one()), ..self }
     }
 
+    /// The same with another capacity: that part of it which a process has of a fleet that many share.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn with_capacity(self, capacity: Capacity) -> Self {
+        Asset { capacity, ..self }
+    }
+
     /// The rank with so many leases out.
     pub fn rank(&self, in_flight: u32) -> u64 {
         let within = match self.ranking {

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    ops::Range,
     pin::pin,
     sync::{
         Arc,
@@ -18,6 +19,7 @@ use tokio::{runtime::Runtime, task::JoinSet};
 use super::{
     asset::Census,
     chores,
+    claim::Claims,
     clock::{Clock, Stop},
     monitor::{Monitor, Progress},
     pace::Schedule,
@@ -33,6 +35,8 @@ use super::{
 /// What all rounds share.
 pub struct Setting {
     pub scenario: Arc<Scenario>,
+    /// Of the scenario's workers, those that this process has: all of them, unless there are others.
+    pub crew: Range<u32>,
     pub schedule: Option<Arc<Schedule>>,
     pub clock: Arc<Clock>,
     pub runtime: Runtime,
@@ -46,6 +50,8 @@ pub struct State {
     pub name: String,
     pub subject: Arc<Subject>,
     pub referee: Arc<Referee>,
+    /// Where many processes share the fleet; then the subject has only a part of it.
+    pub claims: Option<Arc<dyn Claims>>,
     pub census: Census,
     pub sum: Record,
     pub begun: u64,
@@ -67,12 +73,13 @@ impl State {
             name: name.to_owned(),
             subject: Arc::new(subject),
             referee: Arc::new(referee),
+            claims: None,
             census,
             sum: Record::new(),
             begun: 0,
             unsent: 0,
             too_late: 0,
-            served: vec![0; setting.scenario.workers as usize],
+            served: vec![0; setting.crew.len()],
             throughput: Vec::new(),
             series: Vec::new(),
             heat: Heat::default(),
@@ -85,16 +92,17 @@ impl State {
 }
 
 /// Of one acquisition out of so many the order is looked at: seldom enough that the look costs little beside the fleet.
-fn sample(scenario: &Scenario) -> u32 {
-    // Whom the scheduler has ejected nobody outside knows, and of whom is drained nobody has told the referee: there is no order to
-    // compare with.
-    if scenario.ejection || scenario.drains > 0.0 { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
+fn sample(scenario: &Scenario, state: &State) -> u32 {
+    // Whom the scheduler has ejected nobody outside knows, of whom is drained nobody has told the referee, and which part of a fleet that
+    // many share it has just now is not known either: there is no order to compare with.
+    let is_unknown = scenario.ejection || scenario.drains > 0.0 || state.claims.is_some();
+    if is_unknown { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
 }
 
 /// Plays a round. `before_all` is what all rounds of all subjects have taken before.
 pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Duration) {
     let Setting { scenario, clock, .. } = setting;
-    let workers = scenario.workers;
+    let workers = setting.crew.len() as u32;
     // Time to start them all, so that they begin together.
     let each = if scenario.driver == Driver::Threads { 60 } else { 3 };
     let lead = Duration::from_millis(20) + Duration::from_micros(each) * workers;
@@ -102,6 +110,8 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         scenario: Arc::clone(scenario),
         subject: Arc::clone(&state.subject),
         referee: Arc::clone(&state.referee),
+        claims: state.claims.clone(),
+        first: setting.crew.start,
         schedule: setting.schedule.clone(),
         clock: Arc::clone(clock),
         recorder: Recorder::new(workers),
@@ -110,7 +120,7 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         begins: clock.now() + lead.as_nanos() as u64,
         workers: (0..workers).map(|_| CachePadded::new(Worker::default())).collect(),
         retired: AtomicU64::new(state.chores.updates + state.chores.removals),
-        sample: sample(scenario),
+        sample: sample(scenario, state),
     });
     let State { name, census, watch, garbage, .. } = state;
     let monitor = Monitor {
@@ -162,7 +172,7 @@ pub fn rate(count: u64, length: Duration) -> f64 {
 fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
     /// A request needs little; ten thousand of the usual stacks are a lot of address space.
     const STACK: usize = 256 << 10;
-    let workers: Vec<_> = (0..round.scenario.workers)
+    let workers: Vec<_> = (0..round.workers.len() as u32)
         .map_while(|worker| {
             let shared = Arc::clone(round);
             let builder = thread::Builder::new().stack_size(STACK).name(format!("worker {worker}"));
@@ -185,7 +195,7 @@ fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
 
 fn tasks(runtime: &Runtime, round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
     let mut workers = JoinSet::new();
-    for worker in 0..round.scenario.workers {
+    for worker in 0..round.workers.len() as u32 {
         workers.spawn_on(work(Arc::clone(round), worker), runtime.handle());
     }
     let seen = monitor.watch(round);

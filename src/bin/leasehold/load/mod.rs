@@ -5,6 +5,7 @@
 //! | [`scenario`] | what is played |
 //! | [`asset`], [`subject`], `peers` | what is lent, and by whom |
 //! | [`pace`], [`worker`], [`chores`] | when a request is sent, its life, what happens to the fleet meanwhile |
+//! | [`claim`], `processes` | a fleet that many processes share |
 //! | [`drive`], [`clock`], [`monitor`] | one round; its time; who looks on |
 //! | [`outcome`], [`recorder`] | how requests end, and where that is written |
 //! | [`referee`], [`settle`], [`soak`] | the rules: while it goes on, at its end, over a long time |
@@ -12,6 +13,7 @@
 
 mod asset;
 mod chores;
+mod claim;
 mod clock;
 mod drive;
 mod monitor;
@@ -19,6 +21,8 @@ mod outcome;
 pub mod pace;
 #[cfg(feature = "peers")]
 mod peers;
+#[cfg(all(feature = "cluster", unix))]
+pub mod processes;
 mod recorder;
 mod referee;
 pub mod result;
@@ -96,6 +100,16 @@ pub struct Load {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
+    /// Play with N processes that share the fleet through a real server on loopback.
+    #[cfg(all(feature = "cluster", unix))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub processes: Option<u32>,
+
+    /// Their server: a program, which is started, or the address of one that runs [default: valkey-server or redis-server on the PATH].
+    #[cfg(all(feature = "cluster", unix))]
+    #[arg(long, value_name = "PROGRAM|URL", requires = "processes")]
+    pub server: Option<String>,
+
     /// Print the scenario, with all changes, and do nothing else.
     #[arg(long)]
     pub show: bool,
@@ -129,7 +143,7 @@ pub fn load(options: &Load) -> Result<ExitCode> {
     let out = options.out.as_deref();
     output::keep_apart(out, "the scenario's trace", scenario.trace.as_deref())?;
     let output = Output::open(out)?;
-    let result = play(&options.scenario, scenario, &Interrupt::listen()?)?;
+    let result = options.play(scenario, &Interrupt::listen()?)?;
     output.write(&match options.format {
         Format::Table => table::render(&result),
         Format::Json => {
@@ -150,6 +164,19 @@ fn verdict(result: &LoadResult) -> u8 {
 }
 
 impl Load {
+    #[cfg(all(feature = "cluster", unix))]
+    fn play(&self, scenario: Scenario, interrupt: &Interrupt) -> Result<LoadResult> {
+        match self.processes {
+            None => play(&self.scenario, scenario, interrupt),
+            Some(count) => processes::play(self, count, scenario, interrupt),
+        }
+    }
+
+    #[cfg(not(all(feature = "cluster", unix)))]
+    fn play(&self, scenario: Scenario, interrupt: &Interrupt) -> Result<LoadResult> {
+        play(&self.scenario, scenario, interrupt)
+    }
+
     /// The changes of `--set` and of the options that have a name of their own, which count more.
     fn all_changes(&self) -> Vec<String> {
         let mut changes = self.changes.clone();
@@ -173,11 +200,12 @@ impl Load {
 /// Plays all rounds of all subjects, in turns.
 pub fn play(source: &str, scenario: Scenario, interrupt: &Interrupt) -> Result<LoadResult> {
     let schedule = Schedule::open(&scenario)?;
-    let runtime = started(&mut Builder::new_multi_thread())?;
+    let runtime = runtime()?;
     let total = u64::from(scenario.rounds) * scenario.subjects.len() as u64;
     let setting = Setting {
         progress: Progress::new(total, scenario.duration.0),
         interrupted: Arc::clone(&interrupt.flag),
+        crew: 0..scenario.workers,
         scenario: Arc::new(scenario),
         schedule,
         clock: Arc::new(Clock::new()),
@@ -216,6 +244,10 @@ pub fn play(source: &str, scenario: Scenario, interrupt: &Interrupt) -> Result<L
         processors: processors(),
         scenario: (**scenario).clone(),
     })
+}
+
+fn runtime() -> Result<Runtime> {
+    started(&mut Builder::new_multi_thread())
 }
 
 /// How many threads the machine runs at once.
@@ -260,14 +292,19 @@ impl Interrupt {
 /// Numbers for resources that replace others; more would only take memory.
 const MOST_SPARE: u64 = 4_000_000;
 
-fn prepare(name: &str, setting: &Setting) -> Result<std::result::Result<State, subject::Unfit>> {
-    let scenario = &setting.scenario;
-    // A permutation, so that all ranks differ.
+/// The numbers that fixed ranks are made of: a permutation, so that all differ.
+fn bases(scenario: &Scenario) -> Vec<u32> {
     let mut bases: Vec<u32> = (0..scenario.resources).collect();
     let mut random = SplitMix64::new(scenario.seed);
     for left in (1..bases.len()).rev() {
         bases.swap(left, random.below(left as u32 + 1) as usize);
     }
+    bases
+}
+
+fn prepare(name: &str, setting: &Setting) -> Result<std::result::Result<State, subject::Unfit>> {
+    let scenario = &setting.scenario;
+    let bases = bases(scenario);
     // Each lineage has equally many; those that are drawn more often than others run out first, hence twice as many.
     let seconds = scenario.duration.0.as_secs_f64() * f64::from(scenario.rounds);
     let incarnations = (scenario.churn * seconds * 2.0 / f64::from(scenario.resources)).ceil() as u64 + 4;
@@ -315,7 +352,7 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
         too_late: state.too_late,
         rank_error: RankError::new(&state.sum.rank_errors),
         fairness: Fairness {
-            resources: fairness(scenario, &state.referee),
+            resources: fairness(scenario, &usage(&state.referee)),
             workers: jain(&state.served.iter().map(|&served| served as f64).collect::<Vec<_>>()),
         },
         counts: state.sum.counts,
@@ -323,21 +360,27 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
         series: state.series,
         heat: state.heat,
         soak,
+        processes: None,
         checks,
         broken,
         breaches,
     }
 }
 
+/// Leases of each resource.
+fn usage(referee: &Referee) -> Vec<u64> {
+    (0..referee.lineages()).map(|lineage| referee.usage(lineage).0).collect()
+}
+
 /// Leases over capacity within each tier, averaged over the resources.
-fn fairness(scenario: &Scenario, referee: &Referee) -> f64 {
+fn fairness(scenario: &Scenario, leases: &[u64]) -> f64 {
     let tiers = u32::from(scenario.tiers);
     let mut sum = 0.0;
     for tier in 0..tiers {
         let members = (tier..scenario.resources).step_by(tiers as usize);
         let shares: Vec<f64> = members
             .map(|lineage| {
-                referee.usage(lineage).0 as f64 / f64::from(scenario.limit_of(lineage).unwrap_or(1))
+                leases[lineage as usize] as f64 / f64::from(scenario.limit_of(lineage).unwrap_or(1))
             })
             .collect();
         sum += jain(&shares) * shares.len() as f64;

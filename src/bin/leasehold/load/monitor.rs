@@ -43,6 +43,19 @@ impl Progress {
         Progress(bar)
     }
 
+    /// Shown by somebody else.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn hidden() -> Self {
+        Progress(ProgressBar::hidden())
+    }
+
+    /// So much of all rounds is over.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn at(&self, at: Duration, what: &'static str) {
+        self.0.set_position(at.as_millis() as u64);
+        self.0.set_message(what);
+    }
+
     fn tell(&self, name: &str, before: Duration, at: Duration, point: &Point) {
         self.0.set_position((before + at).as_millis() as u64);
         let p99 = point.p99 as f64 / 1e6;

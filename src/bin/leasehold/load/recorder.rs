@@ -41,7 +41,7 @@ pub struct Record {
 }
 
 /// A histogram of times up to an hour, within 1 %: 2 significant digits.
-fn times() -> Histogram<u64> {
+pub fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 2).expect("bounds in range")
 }
 

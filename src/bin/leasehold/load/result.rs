@@ -66,6 +66,9 @@ pub struct Run {
     /// Of the last round.
     pub heat: Heat,
     pub soak: Option<Soak>,
+    /// What each of many processes did, and what they did to each other.
+    #[serde(default)]
+    pub processes: Option<Processes>,
     pub checks: Vec<Check>,
     /// How often a rule was seen broken, and the first few in words.
     pub broken: u64,
@@ -133,6 +136,50 @@ pub struct Heat {
     pub seconds_of_a_column: f64,
     /// Rows of columns.
     pub rows: Vec<Vec<f32>>,
+}
+
+/// A run of many processes that share the fleet through a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Processes {
+    /// The program that was started for the run, or the address of one that was there.
+    pub server: String,
+    /// After so long without a word a member's claims end.
+    pub ttl_ns: u64,
+    /// Units of the whole fleet, of which each belongs to one process at a time.
+    pub units: u64,
+    /// Uses of units whose times were compared.
+    pub uses: u64,
+    /// How often a unit was used by another process than before.
+    pub handed_over: u64,
+    pub rows: Vec<Process>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Process {
+    pub name: String,
+    pub workers: u32,
+    pub requests: u64,
+    pub unsent: u64,
+    pub counts: Counts,
+    /// Completed requests a second.
+    pub throughput: f64,
+    pub waiting_ns: Times,
+    pub latency_ns: Times,
+    pub held: Held,
+    /// Units that it claimed, gave back, and lost because the server was not heard of; and requests to the server whose fate is unknown.
+    pub claimed: u64,
+    pub returned: u64,
+    pub lost: u64,
+    pub server_failures: u64,
+}
+
+/// Units that a process had, of looks during its rounds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Held {
+    pub least: u32,
+    pub mean: f64,
+    pub most: u32,
 }
 
 /// Something that must be so at the end.

@@ -4,7 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold::{
-    AcquireError, AcquireKeyError, Ejection, Lease, Outcome, Scheduler, TokioTimer, WaitError,
+    AcquireError, AcquireKeyError, Builder, Ejection, Lease, Outcome, Scheduler, Strategy, TokioTimer,
+    WaitError,
     baseline::{Lend, Lent, MutexLease, MutexScheduler, RoundRobinLease, RoundRobinScheduler},
 };
 use tokio::runtime::Handle;
@@ -79,18 +80,8 @@ impl Subject {
         if Subject::PEERS.contains(&name) {
             return Ok(Subject::peer(name, scenario, fleet, runtime));
         }
-        let wrong = |expected: &str| Error::Options(format!("subject {name:?}: {expected}"));
-        let (strategy, own_shards) = match name.split_once('@') {
-            None => (name, None),
-            Some((strategy, shards)) => {
-                let shards = shards.parse().ok().filter(|shards| (1..=1024).contains(shards));
-                (strategy, Some(shards.ok_or_else(|| wrong("expected 1 to 1024 shards after the `@`"))?))
-            }
-        };
-        let choice: Choice =
-            strategy.parse().map_err(|expected: String| wrong(&(expected + ", or deadpool or bb8")))?;
+        let (choice, shards) = choice(name, scenario)?;
         let refused = |_| Error::Options(format!("subject {name}: refused the fleet"));
-        let shards = own_shards.or(scenario.shards).unwrap_or_else(library_shards);
         let Some(strategy) = choice.strategy(shards) else {
             return Ok(Ok(if choice == Choice::Naive {
                 let subject = RoundRobinScheduler::new();
@@ -102,34 +93,22 @@ impl Subject {
                 Subject::Mutex(subject)
             }));
         };
-        let mut builder = Scheduler::builder()
-            .shards(shards as usize)
-            .strategy(strategy)
-            .seed(scenario.seed)
-            .expected_resources(fleet.len())
-            .shed_late(scenario.shed)
-            .fairness(match scenario.fairness {
-                Fairness::Strict => leasehold::Fairness::Strict,
-                Fairness::Throughput => leasehold::Fairness::Throughput,
-            });
-        if scenario.max_waiters > 0 {
-            builder = builder.max_waiters(scenario.max_waiters as usize);
-        }
-        if scenario.ejection {
-            // The library's default begins at 30 s, longer than most rounds.
-            let rules = Ejection::default().base(EJECTED).longest(EJECTED * 8).ramp(EJECTED).max_share(30);
-            builder = builder.ejection(rules);
-        }
-        if scenario.driver == Driver::Tasks {
-            builder = builder.timer(TokioTimer::new(runtime.clone()));
-        }
-        if scenario.soak {
-            builder = super::soak::everything_on(builder, scenario);
-        }
-        let scheduler =
-            builder.build().map_err(|error| Error::Options(format!("subject {name}: {error}")))?;
+        let scheduler = scheduler(name, strategy, shards, scenario, fleet.len(), runtime)?;
         scheduler.insert_batch(fleet).map_err(|_| refused(0))?;
         Ok(Ok(Subject::Leasehold(Arc::new(scheduler))))
+    }
+
+    /// The scheduler of this name with nothing in it yet; `None`: what has this name is no scheduler.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn empty(name: &str, scenario: &Scenario, runtime: &Handle) -> Result<Option<Arc<Scheduler<Asset>>>> {
+        if Subject::PEERS.contains(&name) {
+            return Ok(None);
+        }
+        let (choice, shards) = choice(name, scenario)?;
+        let Some(strategy) = choice.strategy(shards) else { return Ok(None) };
+        let resources = scenario.resources as usize;
+        scheduler(name, strategy, shards, scenario, resources, runtime)
+            .map(|scheduler| Some(Arc::new(scheduler)))
     }
 
     #[cfg(feature = "peers")]
@@ -201,6 +180,57 @@ impl Subject {
             _ => None,
         }
     }
+}
+
+/// What a subject's name says: a strategy, or a yardstick; and so many shards.
+fn choice(name: &str, scenario: &Scenario) -> Result<(Choice, u32)> {
+    let wrong = |expected: &str| Error::Options(format!("subject {name:?}: {expected}"));
+    let (strategy, own_shards) = match name.split_once('@') {
+        None => (name, None),
+        Some((strategy, shards)) => {
+            let shards = shards.parse().ok().filter(|shards| (1..=1024).contains(shards));
+            (strategy, Some(shards.ok_or_else(|| wrong("expected 1 to 1024 shards after the `@`"))?))
+        }
+    };
+    let choice: Choice =
+        strategy.parse().map_err(|expected: String| wrong(&(expected + ", or deadpool or bb8")))?;
+    Ok((choice, own_shards.or(scenario.shards).unwrap_or_else(library_shards)))
+}
+
+/// A scheduler as the scenario wants it, without a fleet.
+fn scheduler(
+    name: &str,
+    strategy: Strategy,
+    shards: u32,
+    scenario: &Scenario,
+    resources: usize,
+    runtime: &Handle,
+) -> Result<Scheduler<Asset>> {
+    let mut builder: Builder<Asset> = Scheduler::builder()
+        .shards(shards as usize)
+        .strategy(strategy)
+        .seed(scenario.seed)
+        .expected_resources(resources)
+        .shed_late(scenario.shed)
+        .fairness(match scenario.fairness {
+            Fairness::Strict => leasehold::Fairness::Strict,
+            Fairness::Throughput => leasehold::Fairness::Throughput,
+        });
+    if scenario.max_waiters > 0 {
+        builder = builder.max_waiters(scenario.max_waiters as usize);
+    }
+    if scenario.ejection {
+        // The library's default begins at 30 s, longer than most rounds.
+        let rules = Ejection::default().base(EJECTED).longest(EJECTED * 8).ramp(EJECTED).max_share(30);
+        builder = builder.ejection(rules);
+    }
+    if scenario.driver == Driver::Tasks {
+        builder = builder.timer(TokioTimer::new(runtime.clone()));
+    }
+    if scenario.soak {
+        builder = super::soak::everything_on(builder, scenario);
+    }
+    builder.build().map_err(|error| Error::Options(format!("subject {name}: {error}")))
 }
 
 /// As many as the library makes by itself.
@@ -325,7 +355,7 @@ async fn ask_again<'s, L: Lend<Asset>>(
     }
 }
 
-impl Held<'_> {
+impl<'s> Held<'s> {
     pub fn index(&self) -> u32 {
         match self {
             Held::Leasehold(lease) => *lease.key(),
@@ -335,6 +365,14 @@ impl Held<'_> {
             Held::Deadpool(held) => held.index(),
             #[cfg(feature = "peers")]
             Held::Bb8(held) => held.index(),
+        }
+    }
+
+    /// The lease, if it is the scheduler's.
+    pub fn lease(&mut self) -> Option<&mut Lease<'s, Asset>> {
+        match self {
+            Held::Leasehold(lease) => Some(lease),
+            _ => None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! The result for people who read a terminal.
 
-use super::result::{LoadResult, Run, Times};
+use super::result::{LoadResult, Process, Processes, Run, Times};
 
 /// A heading and the text below it.
-type Column = (&'static str, fn(&Run) -> String);
+type Column<T = Run> = (&'static str, fn(&T) -> String);
 
 const REQUESTS: [Column; 7] = [
     ("per second", |run| format!("{:.0}", run.throughput)),
@@ -85,6 +85,7 @@ pub fn render(result: &LoadResult) -> String {
     part(&mut text, "waiting, ms", &WAITING, &runs);
     part(&mut text, "latency, ms", &LATENCY, &runs);
     part(&mut text, "order", &ORDER, &runs);
+    runs.iter().filter_map(|(_, run)| run.processes.as_ref()).for_each(|part| processes(&mut text, part));
     for (name, run) in &runs {
         if let Some(soak) = &run.soak {
             text += &format!(
@@ -126,6 +127,39 @@ fn part(text: &mut String, title: &str, columns: &[Column], runs: &[(&str, &Run)
         text.push('\n');
     }
     text.push('\n');
+}
+
+/// A line a process, and what they did to each other.
+fn processes(text: &mut String, processes: &Processes) {
+    const COLUMNS: [Column<Process>; 11] = [
+        ("workers", |process| process.workers.to_string()),
+        ("units held", |process| {
+            let held = process.held;
+            format!("{:.1} ({}..{})", held.mean, held.least, held.most)
+        }),
+        ("requests", |process| process.requests.to_string()),
+        ("completed", |process| process.counts.completed.to_string()),
+        ("scheduler", |process| process.counts.by_scheduler().to_string()),
+        ("backend", |process| process.counts.by_backend().to_string()),
+        ("cancelled", |process| process.counts.by_caller().to_string()),
+        ("wait p50", |process| millis(process.waiting_ns.p50)),
+        ("wait p99", |process| millis(process.waiting_ns.p99)),
+        ("latency p99", |process| millis(process.latency_ns.p99)),
+        ("lost units", |process| process.lost.to_string()),
+    ];
+    *text += &format!("{:<16}", "processes");
+    COLUMNS.iter().for_each(|(heading, _)| *text += &format!("  {heading:>14}"));
+    for process in &processes.rows {
+        *text += &format!("\n{:<16}", process.name);
+        COLUMNS.iter().for_each(|(_, cell)| *text += &format!("  {:>14}", cell(process)));
+    }
+    *text += &format!(
+        "\n{} units shared through {}: {} uses, a unit went to another process {} times\n\n",
+        processes.units,
+        shown(&processes.server),
+        processes.uses,
+        processes.handed_over
+    );
 }
 
 /// Milliseconds, three digits after the point.

@@ -13,6 +13,7 @@ use leasehold::{Outcome, SplitMix64};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{
+    claim::{Claimed, Claims},
     clock::{Clock, Stop},
     outcome::{Ending, Refusal, Trouble},
     pace::{Pace, Planned, Schedule},
@@ -27,6 +28,10 @@ pub struct Round {
     pub scenario: Arc<Scenario>,
     pub subject: Arc<Subject>,
     pub referee: Arc<Referee>,
+    /// Where many processes share the fleet: what its leases hang on.
+    pub claims: Option<Arc<dyn Claims>>,
+    /// How many workers other processes have before ours: what is drawn for one is drawn for no other.
+    pub first: u32,
     pub schedule: Option<Arc<Schedule>>,
     pub clock: Arc<Clock>,
     pub recorder: Recorder,
@@ -57,10 +62,10 @@ pub struct Worker {
 /// A worker, until the end of the round.
 pub async fn work(round: Arc<Round>, worker: u32) {
     let Round { scenario, clock, stop, .. } = &*round;
-    let own = u64::from(round.number) << 40 | u64::from(worker);
+    let own = u64::from(round.number) << 40 | u64::from(round.first + worker);
     let seed = SplitMix64::mix(scenario.seed ^ (own + 1));
     let mut caller = Caller { round: &round, worker, random: SmallRng::seed_from_u64(seed) };
-    let mut pace = Pace::new(scenario, round.schedule.as_deref(), worker);
+    let mut pace = Pace::new(scenario, round.schedule.as_deref(), round.first + worker);
     let never_sleeps = scenario.think.is_zero() && scenario.hold.is_zero() && scenario.delay.is_zero();
     let ends = scenario.duration.0;
     let since = |now: u64| Duration::from_nanos(now.saturating_sub(round.begins));
@@ -154,7 +159,7 @@ impl Caller<'_> {
         let waits = recorder.waits(self.worker);
         let answer = acquire(self.round, wish, self.class(), wait, patience).await;
         drop(waits);
-        let held = match answer {
+        let mut held = match answer {
             Ok(held) => held,
             Err(ending) => return end(ending, None),
         };
@@ -162,6 +167,18 @@ impl Caller<'_> {
         let _holds = recorder.holds(self.worker);
         let grant = referee.granted(held.index(), sent, now);
         self.own().served.fetch_add(1, Ordering::Relaxed);
+        let claimed = match self.round.claims.as_deref().zip(held.lease()) {
+            None => None,
+            Some((claims, lease)) => match claims.claimed(lease) {
+                Some(claimed) => Some(claimed),
+                None => {
+                    let fate =
+                        Fate { takes: Duration::ZERO, delay: planned.delay, ending: Ending::ClaimLost };
+                    self.give_back(held, grant, &fate);
+                    return end(fate.ending, Some(now - intended.min(now)));
+                }
+            },
+        };
         let sample = self.round.sample;
         if wish == Wish::Anything && sample > 0 && self.random.random_range(0..sample) == 0 {
             recorder.rank_error(self.worker, referee.rank_error(grant, now));
@@ -177,15 +194,38 @@ impl Caller<'_> {
             };
         }
         let until = now + fate.takes.as_nanos() as u64;
-        if !fate.takes.is_zero() && !self.round.stop.sleep_until(scenario.driver, clock, until).await {
-            fate.ending = Ending::CutShort;
+        if !fate.takes.is_zero()
+            && let Some(early) = self.hold_until(until, claimed.as_deref()).await
+        {
+            fate.ending = early;
         }
         let held_for = clock.now() - now;
+        // Before the lease, as fences ask for.
+        drop(claimed);
         self.give_back(held, grant, &fate);
         let delay = fate.delay.as_nanos() as u64;
         let answered = fate.takes >= fate.delay && held_for >= delay;
         let seen = end(fate.ending, Some(now - intended.min(now)));
         Seen { held: Some(held_for), delayed: answered.then_some(delay), ..seen }
+    }
+
+    /// Keeps the lease until then, if nothing ends it before: the end of the round, or that of its claim, which is looked at whenever it
+    /// may have come.
+    async fn hold_until(&self, until: u64, claimed: Option<&dyn Claimed>) -> Option<Ending> {
+        let Round { scenario, clock, stop, .. } = self.round;
+        loop {
+            let good = match claimed.map(Claimed::left) {
+                None => u64::MAX,
+                Some(Duration::ZERO) => return Some(Ending::ClaimLost),
+                Some(left) => clock.now() + left.as_nanos() as u64,
+            };
+            if !stop.sleep_until(scenario.driver, clock, until.min(good)).await {
+                return Some(Ending::CutShort);
+            }
+            if until <= good {
+                return None;
+            }
+        }
     }
 
     /// What is asked for; `None`: only a look.
@@ -210,7 +250,7 @@ impl Caller<'_> {
     }
 
     fn class(&self) -> u8 {
-        (self.worker % u32::from(self.round.scenario.classes)) as u8
+        ((self.round.first + self.worker) % u32::from(self.round.scenario.classes)) as u8
     }
 
     fn fate(&mut self, index: u32, planned: Planned, now: u64) -> Fate {

@@ -18,6 +18,9 @@ pub fn page(title: &str, inputs: &[Input]) -> String {
         .map(|input| match input {
             Input::Section(section) => section.title.clone(),
             Input::Order(_) => "order against throughput".into(),
+            Input::Compare(_) => "bars and baselines".into(),
+            Input::Tune(tune) => format!("settings for {}", tune.workload),
+            Input::Pressure(_) => "back-pressure".into(),
         })
         .collect();
     let links: String = names
@@ -31,6 +34,9 @@ pub fn page(title: &str, inputs: &[Input]) -> String {
         match input {
             Input::Section(section) => body += &of_section(section),
             Input::Order(order) => body += &of_order(order),
+            Input::Compare(compare) => body += &compare.html(),
+            Input::Tune(tune) => body += &tune.html(),
+            Input::Pressure(pressure) => body += &pressure.html(),
         }
         body += "</section>\n";
     }
@@ -59,6 +65,7 @@ fn of_section(section: &Section) -> String {
         html += "<h3>Side by side</h3>\n";
         html += &strategies(&section.rows);
     }
+    section.rows.iter().for_each(|row| html += &processes(row));
     for (name, reason) in &section.unfit {
         html += &format!("<p class=\"faint\">{} was not measured: {}</p>\n", escape(name), escape(reason));
     }
@@ -72,7 +79,8 @@ fn of_section(section: &Section) -> String {
     html
 }
 
-fn facts(facts: &[(String, String)]) -> String {
+/// What is known beside the tables and charts.
+pub fn facts(facts: &[(String, String)]) -> String {
     let pairs =
         facts.iter().map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value)));
     format!("<dl>{}</dl>\n", pairs.collect::<String>())
@@ -191,13 +199,8 @@ fn of(quantiles: Option<Quantiles>, pick: fn(Quantiles) -> u64) -> Option<f64> {
 fn strategies(rows: &[Row]) -> String {
     let columns: Vec<&Column> =
         COLUMNS.iter().filter(|column| rows.iter().any(|row| (column.number)(row).is_some())).collect();
-    let best = columns.iter().map(|column| {
-        let numbers = || rows.iter().filter_map(column.number);
-        let (least, most) =
-            (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
-        let best = if column.less_is_better? { least } else { most };
-        (least < most).then_some(best)
-    });
+    let best =
+        columns.iter().map(|column| best_of(rows.iter().filter_map(column.number), column.less_is_better?));
     let best: Vec<Option<f64>> = best.collect();
     let headings: Vec<&str> =
         ["subject"].into_iter().chain(columns.iter().map(|column| column.heading)).collect();
@@ -209,6 +212,60 @@ fn strategies(rows: &[Row]) -> String {
         [Cell::from(row.name.clone())].into_iter().chain(numbers).collect()
     });
     table(&headings, cells)
+}
+
+/// The best of some numbers, unless all are equal.
+pub fn best_of(numbers: impl Iterator<Item = f64>, less_is_better: bool) -> Option<f64> {
+    let (least, most) = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| {
+        (least.min(number), most.max(number))
+    });
+    (least < most).then_some(if less_is_better { least } else { most })
+}
+
+/// A row a process, and what they did to each other.
+fn processes(row: &Row) -> String {
+    let Some(processes) = &row.processes else { return String::new() };
+    let cells = processes.rows.iter().map(|process| {
+        let counts = &process.counts;
+        let number = |number: u64| Cell::from(count(number as f64));
+        vec![
+            Cell::from(process.name.clone()),
+            number(process.workers.into()),
+            digits(process.held.mean).into(),
+            format!("{} to {}", process.held.least, process.held.most).into(),
+            number(process.requests),
+            rate(process.throughput).into(),
+            span(process.waiting_ns.p50 as f64).into(),
+            span(process.waiting_ns.p99 as f64).into(),
+            number(counts.by_scheduler()),
+            number(counts.by_backend()),
+            number(counts.by_caller()),
+            number(counts.claim_lost),
+        ]
+    });
+    let headings = [
+        "process",
+        "workers",
+        "units held",
+        "least to most",
+        "requests",
+        "completed a second",
+        "waiting p50",
+        "p99",
+        "scheduler's failures",
+        "backend's",
+        "caller's",
+        "claims lost",
+    ];
+    format!(
+        "<h3>Processes of {}</h3>\n<p class=\"faint\">{} units shared through {}, {} uses; a unit went to another process {} times.</p>\n{}",
+        escape(&row.name),
+        count(processes.units as f64),
+        escape(&processes.server),
+        count(processes.uses as f64),
+        count(processes.handed_over as f64),
+        table(&headings, cells)
+    )
 }
 
 fn figures(section: &Section) -> Vec<Figure> {

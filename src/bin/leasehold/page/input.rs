@@ -5,7 +5,12 @@ use std::{fs, path::Path};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::section::{Quantiles, Rank, Row, Section};
+use super::{
+    compare::Compare,
+    pressure::Pressure,
+    section::{Quantiles, Rank, Row, Section},
+    tune::Tune,
+};
 use crate::{
     error::{Error, Result},
     load::result::LoadResult,
@@ -15,7 +20,14 @@ use crate::{
 pub enum Input {
     Section(Box<Section>),
     Order(OrderResult),
+    Compare(Compare),
+    Tune(Tune),
+    Pressure(Pressure),
 }
+
+/// What a page can be made of, as errors say it.
+const EXPECTED: &str =
+    "expected a result of `load`, `replay`, `order`, `compare`, `tune` or `pressure` in JSON, schema 1";
 
 /// The only version there is, of all of them.
 const SCHEMA: u64 = 1;
@@ -32,10 +44,9 @@ fn parse(name: &str, text: &str) -> Result<Input> {
         Error::content(name, line, column, error.to_string())
     };
     let value: Value = serde_json::from_str(text).map_err(fail)?;
-    let kind = value["kind"].as_str().unwrap_or(if value["trace"].is_object() { "replay" } else { "" });
+    let kind = value["kind"].as_str().unwrap_or_else(|| kind_by_fields(&value));
     if value["schema"].as_u64() != Some(SCHEMA) || kind.is_empty() {
-        let expected = "expected a result of `load`, `replay` or `order` in JSON, schema 1";
-        return Err(Error::content(name, 1, 1, expected));
+        return Err(Error::content(name, 1, 1, EXPECTED));
     }
     // From the text again, so that an error has a place.
     match kind {
@@ -48,12 +59,23 @@ fn parse(name: &str, text: &str) -> Result<Input> {
             let result: Replay = serde_json::from_str(text).map_err(fail)?;
             Ok(Input::Section(Box::new(of_replay(result))))
         }
-        other => Err(Error::content(
-            name,
-            1,
-            1,
-            format!("expected a result of `load`, `replay` or `order`, found {other:?}"),
-        )),
+        "compare" => serde_json::from_str(text).map_err(fail).map(Input::Compare),
+        "tune" => serde_json::from_str(text).map_err(fail).map(Input::Tune),
+        "pressure" => serde_json::from_str(text).map_err(fail).map(Input::Pressure),
+        other => Err(Error::content(name, 1, 1, format!("{EXPECTED}, found {other:?}"))),
+    }
+}
+
+/// Results that do not say of which command they are: a replay's never does, those of two others did not always.
+fn kind_by_fields(value: &Value) -> &'static str {
+    if value["trace"].is_object() {
+        "replay"
+    } else if value["cases"].is_array() && value["bars"].is_array() {
+        "compare"
+    } else if value["bytes_per_job"].is_u64() {
+        "pressure"
+    } else {
+        ""
     }
 }
 
@@ -165,6 +187,7 @@ fn of_replay(result: Replay) -> Section {
             series: Vec::new(),
             heat: None,
             utilisation: utilisation.collect(),
+            processes: None,
             faults: (subject.disagreements > 0)
                 .then(|| format!("{} answers break the rules", subject.disagreements))
                 .into_iter()
@@ -192,10 +215,13 @@ mod tests {
     fn tells_what_it_cannot_read() {
         for (text, part) in [
             ("", "f:1:1: EOF"),
-            ("{}", "f:1:1: expected a result of `load`, `replay` or `order`"),
+            ("{}", "f:1:1: expected a result of `load`, `replay`, `order`, `compare`"),
+            (r#"{"schema": 1, "members": []}"#, "`tune` or `pressure` in JSON"),
             (r#"{"schema": 2, "kind": "load"}"#, "schema 1"),
             (r#"{"schema": 1, "kind": "tea"}"#, "found \"tea\""),
             (r#"{"schema": 1, "kind": "load"}"#, "missing field"),
+            (r#"{"schema": 1, "cases": [], "bars": [{"name": "pair"}]}"#, "missing field `threads`"),
+            (r#"{"schema": 1, "kind": "tune"}"#, "missing field"),
         ] {
             let error = parse("f", text).err().unwrap().to_string();
             assert!(error.contains(part), "{text}: {error}");

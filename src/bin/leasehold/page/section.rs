@@ -1,7 +1,7 @@
 //! What is shown of one result, whatever command it is from.
 
 use crate::load::{
-    result::{Heat, LoadResult, Point, Times},
+    result::{Heat, LoadResult, Point, Processes, Times},
     scenario::Loop,
 };
 
@@ -48,6 +48,7 @@ pub struct Row {
     pub heat: Option<Heat>,
     /// Of each resource by its name: from 0 to 1, over the whole run.
     pub utilisation: Vec<(String, f64)>,
+    pub processes: Option<Processes>,
     pub faults: Vec<String>,
 }
 
@@ -132,6 +133,7 @@ impl Section {
                 waiting: run.waiting_ns.curve,
                 latency: run.latency_ns.curve,
                 series: run.series,
+                processes: run.processes,
                 heat: Some(run.heat).filter(|heat| !heat.rows.is_empty()),
                 utilisation: Vec::new(),
                 name: subject.name,

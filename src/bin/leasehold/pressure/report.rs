@@ -13,6 +13,8 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Serialize)]
 pub struct Report {
     schema: u32,
+    /// What tells this JSON from that of other commands.
+    kind: &'static str,
     jobs: u64,
     bytes_per_job: u32,
     capacity: u32,
@@ -29,6 +31,7 @@ impl Report {
     pub fn new(options: &Pressure, seconds: f64, resident: Option<u64>) -> Self {
         Report {
             schema: SCHEMA,
+            kind: "pressure",
             jobs: options.jobs,
             bytes_per_job: options.bytes,
             capacity: options.capacity,
