@@ -51,7 +51,7 @@ pub struct Stats {
     /// Removals from the worst end.
     pub evicted: u64,
     /// Units that were taken: leases that began; and, while somebody waits, units that came back for a request that had just ended and
-    /// for which there was nobody else, which count as taken and returned once more. The latter are counted in
+    /// for which there was nobody else, or whose resource was taken out at that moment, which count as taken and returned once more. The latter are counted in
     /// [`WaitStats::unused`]: while nothing is on its way, `lent - waits.unused` leases have begun.
     pub lent: u64,
     /// Leases that ended.

@@ -107,7 +107,7 @@ fn fleet(count: u8) -> (Arc<Fleet>, Arc<Calls>) {
 /// What is returned cools for a while; the task that waits for it registers before, meanwhile, or after.
 #[test]
 fn register_release_after() {
-    model(|| {
+    model_within(1, || {
         let (fleet, calls) = fleet(1);
         let lease = fleet.scheduler.acquire_owned().expect("free");
         let other = {
@@ -251,7 +251,7 @@ fn ring_extend() {
 /// Somebody who acquires looks after what is due as the timer calls: the next moment is asked for by one of them.
 #[test]
 fn ring_acquire() {
-    model(|| {
+    model_within(1, || {
         let (fleet, calls) = fleet(2);
         fleet.scheduler.cool(&0, SHORT).expect("a member");
         fleet.scheduler.cool(&1, LONG).expect("a member");

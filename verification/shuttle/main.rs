@@ -13,6 +13,7 @@
 //! | `observing` | events from the rings to readers, beside a fleet at work |
 //! | `looking` | looks, filters and evictions while batches come and values change |
 //! | `shutdown` | drains, deadlines and the end |
+//! | `tasks` | what the stories about waiting have in common |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `queueing` | who is let into the queue, and who goes first |
 //! | `timer` | the timer that wakes tasks |
@@ -38,6 +39,7 @@ mod shutdown;
 #[path = "../linearizability/specification.rs"]
 mod specification;
 mod stories;
+mod tasks;
 mod timer;
 mod waiting;
 

@@ -10,19 +10,17 @@ use std::{
 use leasehold::{
     AcquireOwned, Builder, OwnedLease, WaitError,
     internals::sync::{
-        Arc, Mutex, SplitMix64,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         thread,
     },
 };
-use shuttle::{
-    future::block_on,
-    rand::{Rng, thread_rng},
-};
+use shuttle::future::block_on;
 
 use crate::{
     common::scenario,
     driver::{Fixed, Fleet, Res, Setup},
+    tasks::{spawn, waits_have_ended},
 };
 
 const SHORT: Duration = Duration::from_nanos(10);
@@ -34,23 +32,12 @@ fn fleet(more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> Arc<F
     fleet
 }
 
-fn spawn<T: Send + 'static>(
-    fleet: &Arc<Fleet>,
-    work: impl FnOnce(&Fleet, &mut SplitMix64) -> T + Send + 'static,
-) -> thread::JoinHandle<T> {
-    let fleet = Arc::clone(fleet);
-    let mut random = SplitMix64::new(thread_rng().r#gen());
-    thread::spawn(move || work(&fleet, &mut random))
-}
-
 fn poll(future: &mut AcquireOwned<Res>) -> Poll<Result<OwnedLease<Res>, WaitError>> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn at_rest(fleet: Arc<Fleet>) {
-    let waits = fleet.scheduler.stats().waits;
-    let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
-    assert_eq!(waits.waited, ended, "every wait has ended once");
+    waits_have_ended(&fleet);
     assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
     let lease = fleet.scheduler.acquire().expect("no unit is lost");
     assert!(fleet.scheduler.acquire().is_err(), "none is doubled");

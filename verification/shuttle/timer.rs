@@ -1,13 +1,7 @@
 //! The timer that wakes tasks, by story: nobody ticks, so whoever waits for what cools, or for its deadline, waits for a call. One that
 //! is not asked for leaves a task asleep: a deadlock.
 
-use std::{
-    future::{Future, IntoFuture},
-    pin::pin,
-    sync::OnceLock,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{future::IntoFuture, sync::OnceLock, time::Duration};
 
 use leasehold::{
     Fairness, Timer, Timestamp, WaitError,
@@ -21,6 +15,7 @@ use shuttle::{
 use crate::{
     common::scenario,
     driver::{Fleet, Setup},
+    tasks::{spawn, try_for, waits_have_ended},
 };
 
 const SHORT: Duration = Duration::from_nanos(10);
@@ -93,27 +88,6 @@ fn start(calls: &Arc<Calls>) -> thread::JoinHandle<()> {
     thread::spawn(move || calls.run())
 }
 
-fn spawn(
-    fleet: &Arc<Fleet>,
-    work: impl FnOnce(&Fleet, &mut SplitMix64) + Send + 'static,
-) -> thread::JoinHandle<()> {
-    let fleet = Arc::clone(fleet);
-    let mut random = SplitMix64::new(thread_rng().r#gen());
-    thread::spawn(move || work(&fleet, &mut random))
-}
-
-/// Polls a few times, and gives up.
-fn try_for<F: Future>(future: F, times: u32) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return Some(output);
-        }
-        thread::yield_now();
-    }
-    None
-}
-
 /// Waits as a task in one of several ways; what it gets cools when it comes back, as a rule.
 fn wait(fleet: &Fleet, random: &mut SplitMix64) -> Result<(), WaitError> {
     let scheduler = &fleet.scheduler;
@@ -138,12 +112,6 @@ fn wait(fleet: &Fleet, random: &mut SplitMix64) -> Result<(), WaitError> {
         cooling => lease.release_after(SHORT * cooling),
     }
     Ok(())
-}
-
-fn waits_have_ended(fleet: &Fleet) {
-    let waits = fleet.scheduler.stats().waits;
-    let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
-    assert_eq!(waits.waited, ended, "every wait has ended once");
 }
 
 /// Tasks wait, cool what they had, time out and give up; somebody cools and warms by hand.

@@ -3,7 +3,6 @@
 
 use std::{
     future::{Future, IntoFuture},
-    pin::pin,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -20,6 +19,7 @@ use shuttle::{
 use crate::{
     common::scenario,
     driver::{Fleet, Res, Setup},
+    tasks::{spawn, try_for, waits_have_ended},
 };
 
 const SHORT: Duration = Duration::from_nanos(10);
@@ -38,19 +38,8 @@ fn fairness() -> Fairness {
     if thread_rng().r#gen() { Fairness::Strict } else { Fairness::Throughput }
 }
 
-fn spawn(
-    fleet: &Arc<Fleet>,
-    work: impl FnOnce(&Fleet, &mut SplitMix64) + Send + 'static,
-) -> thread::JoinHandle<()> {
-    let fleet = Arc::clone(fleet);
-    let mut random = SplitMix64::new(thread_rng().r#gen());
-    thread::spawn(move || work(&fleet, &mut random))
-}
-
 fn at_rest(fleet: Arc<Fleet>) {
-    let waits = fleet.scheduler.stats().waits;
-    let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
-    assert_eq!(waits.waited, ended, "every wait has ended once");
+    waits_have_ended(&fleet);
     assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
     if !fleet.scheduler.is_closed() {
         fleet.clock.advance(Duration::from_secs(1));
@@ -60,18 +49,6 @@ fn at_rest(fleet: Arc<Fleet>) {
     }
     let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
     fleet.finish();
-}
-
-/// Polls a few times, and gives up.
-fn try_for<F: Future>(future: F, times: u32) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return Some(output);
-        }
-        thread::yield_now();
-    }
-    None
 }
 
 /// Waits in one of all ways. `true` if it was for nothing.

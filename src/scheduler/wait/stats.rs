@@ -30,7 +30,7 @@ pub struct WaitStats {
     /// Requests that were refused because too many waited. They are not in `waited`.
     pub refused: u64,
     /// Units that were taken on behalf of requests that wait, and came back without having been anybody's lease: the request had ended
-    /// meanwhile, with nobody else there, or had not got all that it wanted. They are in [`Stats::lent`](crate::Stats::lent) and in
+    /// meanwhile, with nobody else there, or had not got all that it wanted; or the resource was removed, or held, on the way. They are in [`Stats::lent`](crate::Stats::lent) and in
     /// `returned`.
     pub unused: u64,
     /// How long those in `handed_off` have waited, together, in nanoseconds; and those who are just about to be counted there.

@@ -7,7 +7,7 @@ use plotters::{
 
 use super::{
     Figure,
-    frame::{HEIGHT, X_AXIS, Y_AXIS, draw, text, up_to},
+    frame::{HEIGHT, X_AXIS, draw, for_bars, text, up_to},
     palette::{GRID, INK, series},
 };
 use crate::page::{
@@ -36,25 +36,8 @@ pub fn rank_errors(name: &str, rank: &Rank, colour: usize) -> Figure {
     let title = format!("Rank error of {name}");
     let svg = draw(HEIGHT, &title, |root| {
         let end = (bars as u64 * width) as f64;
-        let mut chart = ChartBuilder::on(root)
-            .margin(8)
-            .margin_right(26)
-            .x_label_area_size(X_AXIS)
-            .y_label_area_size(Y_AXIS)
-            .build_cartesian_2d(0.0..end, up_to(highest))?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(text(12.0))
-            .axis_desc_style(text(13.0))
-            .x_label_formatter(&|value| format!("{value:.0}"))
-            .y_label_formatter(&|value| format!("{value:.0}"))
-            .x_desc("resources that could be had and were better")
-            .y_desc("% of leases")
-            .draw()?;
+        let (across, up) = ("resources that could be had and were better", "% of leases");
+        let mut chart = for_bars(root, (0.0..end, across), (up_to(highest), up))?;
         let bar = |(index, &share): (usize, &f64)| {
             let from = (index as u64 * width) as f64;
             let gap = width as f64 * 0.08;

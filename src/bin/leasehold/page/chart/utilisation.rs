@@ -4,8 +4,8 @@ use plotters::prelude::*;
 
 use super::{
     Figure,
-    frame::{HEIGHT, X_AXIS, Y_AXIS, draw, text, up_to},
-    palette::{GRID, INK, series},
+    frame::{HEIGHT, draw, for_bars, up_to},
+    palette::series,
 };
 use crate::page::{
     section::Row,
@@ -32,25 +32,8 @@ pub fn utilisation(rows: &[Row]) -> Option<Figure> {
     let greatest = bars.iter().flat_map(|(_, loads)| loads).copied().fold(0.0, f64::max);
     let title = "Utilisation of each resource";
     let svg = draw(HEIGHT, title, |root| {
-        let mut chart = ChartBuilder::on(root)
-            .margin(8)
-            .margin_right(26)
-            .x_label_area_size(X_AXIS)
-            .y_label_area_size(Y_AXIS)
-            .build_cartesian_2d(0.0..resources as f64, up_to(greatest))?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(text(12.0))
-            .axis_desc_style(text(13.0))
-            .x_label_formatter(&|value| format!("{value:.0}"))
-            .y_label_formatter(&|value| format!("{value:.0}"))
-            .x_desc("resource, by its place in the fleet")
-            .y_desc("% of its slots in use")
-            .draw()?;
+        let (across, up) = ("resource, by its place in the fleet", "% of its slots in use");
+        let mut chart = for_bars(root, (0.0..resources as f64, across), (up_to(greatest), up))?;
         let width = together as f64 * 0.86 / bars.len() as f64;
         for (beside, (place, loads)) in bars.iter().enumerate() {
             let bar = |(group, &load): (usize, &f64)| {
