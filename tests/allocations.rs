@@ -135,6 +135,137 @@ fn none_on_hot_paths(fleet: &Fleet, what: &str) {
     }
 }
 
+type HandOff<'a> = Box<dyn Fn() -> u64 + 'a>;
+type Task<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, leasehold::WaitError>> + 'a>>;
+
+/// How many allocations there are in the returns of all units of `leases`, while a task waits that the last of them serves.
+fn handing_over<T>(mut task: Task<'_, T>, leases: Vec<leasehold::Lease<'_, Entry<u32, u32, u64>>>) -> u64 {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(task.as_mut().poll(&mut context).is_pending(), "nothing is free");
+    // Not the list itself, which frees what it has.
+    let mut leases = leases.into_iter();
+    let allocations = count(|| leases.by_ref().for_each(drop));
+    let std::task::Poll::Ready(Ok(given)) = task.as_mut().poll(&mut context) else { panic!("it is served") };
+    drop(given);
+    allocations
+}
+
+/// Hand-offs to tasks and to a thread, of each kind: of each, allocations of the thread that returns, in so many rounds. Four units, all out.
+fn hand_offs(fleet: &Fleet, rounds: u32) -> Vec<(&'static str, u64)> {
+    use std::{
+        future::IntoFuture,
+        sync::{
+            Mutex,
+            atomic::{AtomicBool, Ordering::SeqCst},
+        },
+        time::Duration,
+    };
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let all = || fleet.acquire_many(4).expect("free");
+    let one = || {
+        let mut leases = all();
+        let last = leases.split_off(3);
+        (leases, last)
+    };
+    let kinds: Vec<(&str, HandOff<'_>)> = vec![
+        (
+            "anything",
+            Box::new(|| {
+                let (_rest, last) = one();
+                handing_over(Box::pin(fleet.acquire_async()), last)
+            }),
+        ),
+        (
+            "anything, with a deadline and a class",
+            Box::new(|| {
+                let (_rest, last) = one();
+                handing_over(Box::pin(fleet.request().class(3).timeout(HOUR).into_future()), last)
+            }),
+        ),
+        (
+            "a name",
+            Box::new(|| {
+                let (_rest, last) = one();
+                handing_over(Box::pin(fleet.acquire_key_async(&0)), last)
+            }),
+        ),
+        (
+            "a filter",
+            Box::new(|| {
+                let (_rest, last) = one();
+                handing_over(Box::pin(fleet.acquire_where_async(|entry| entry.key == 0)), last)
+            }),
+        ),
+        (
+            "affinity",
+            Box::new(|| {
+                let (_rest, last) = one();
+                handing_over(Box::pin(fleet.acquire_by_affinity_async("x")), last)
+            }),
+        ),
+        (
+            "two at once",
+            Box::new(|| {
+                let mut rest = all();
+                let last = rest.split_off(2);
+                handing_over(Box::pin(fleet.acquire_many_async(2)), last)
+            }),
+        ),
+        ("four at once", Box::new(|| handing_over(Box::pin(fleet.acquire_many_async(4)), all()))),
+        (
+            "a filter that somebody asks",
+            Box::new(|| {
+                let (mut rest, last) = one();
+                // It comes back while the filter is asked about the other one, and is left there.
+                let while_asked = Mutex::new(rest.pop());
+                let returns = AtomicBool::new(false);
+                let filter = |_: &Entry<u32, u32, u64>| {
+                    if returns.load(SeqCst) {
+                        drop(while_asked.lock().expect("no panic").take());
+                    }
+                    true
+                };
+                // It is asked by this thread, in the return that is counted, and then no more.
+                std::thread::scope(|scope| {
+                    let before = fleet.stats().waits.waited;
+                    let waits =
+                        scope.spawn(|| drop(fleet.acquire_where_timeout(filter, HOUR).expect("served")));
+                    while fleet.stats().waits.waited == before {
+                        std::thread::yield_now();
+                    }
+                    returns.store(true, SeqCst);
+                    let mut last = last.into_iter();
+                    let allocations = count(|| last.by_ref().for_each(drop));
+                    waits.join().expect("no panic");
+                    allocations
+                })
+            }),
+        ),
+        (
+            "a thread",
+            Box::new(|| {
+                let (_rest, last) = one();
+                std::thread::scope(|scope| {
+                    let before = fleet.stats().waits.waited;
+                    let waits = scope.spawn(|| drop(fleet.acquire_timeout(HOUR).expect("served")));
+                    while fleet.stats().waits.waited == before {
+                        std::thread::yield_now();
+                    }
+                    let mut last = last.into_iter();
+                    let allocations = count(|| last.by_ref().for_each(drop));
+                    waits.join().expect("no panic");
+                    allocations
+                })
+            }),
+        ),
+    ];
+    let counted = |once: &dyn Fn() -> u64| {
+        (0..50).for_each(|_| _ = once());
+        (0..rounds).map(|_| once()).sum()
+    };
+    kinds.iter().map(|(kind, once)| (*kind, counted(&**once))).collect()
+}
+
 /// The worst of single insertions, and the mean.
 fn insertion(fleet: &Fleet, keys: std::ops::Range<u32>) -> (u64, f64) {
     let mut most = 0;
@@ -189,4 +320,21 @@ fn allocations_are_where_they_are_documented() {
         0,
         "refused before anything is made"
     );
+    // A return while somebody waits: none in the thread that returns, but for the list of one who collects and what is left with a filter.
+    for fairness in [leasehold::Fairness::Strict, leasehold::Fairness::Throughput] {
+        let fleet = Fleet::builder().shards(2).fairness(fairness).build().expect("in range");
+        fleet.insert(Entry::new(0, 0, 0).with_capacity(Capacity::Limited(4))).expect("new");
+        let rounds = 200;
+        for (kind, allocations) in hand_offs(&fleet, rounds) {
+            println!("{fairness:?}: hand-offs to {kind}: {allocations} allocations in {rounds} rounds");
+            let most = match kind {
+                // The list of what it has got but for the first, in the return that brings the second.
+                "two at once" | "four at once" => 1,
+                // That of what is left with filters; and of what whoever asks goes on with.
+                "a filter that somebody asks" => 2,
+                _ => 0,
+            };
+            assert!(allocations <= most * u64::from(rounds), "{fairness:?}: hand-offs to {kind}");
+        }
+    }
 }

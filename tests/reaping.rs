@@ -15,6 +15,7 @@ use std::{
 
 use leasehold::{
     Builder, Capacity, Entry, ManualClock, Outcome, Overdue, ReleaseError, Resource, Scheduler, Timer,
+    Timestamp,
 };
 
 type Plain = Entry<u32, u32, ()>;
@@ -73,6 +74,12 @@ fn a_renewal_to_an_earlier_moment_sets_the_timer() {
     fleet.insert(Entry::new(0, 0, ())).expect("new");
     let mut lease = fleet.acquire().expect("free");
     assert_eq!(fleet.reap_overdue(), 0);
+    lease.renew(LIMIT / 2).expect("not overdue");
+    assert!(timer.0.lock().expect("no panic").is_empty(), "nobody waits");
+    lease.renew(LIMIT).expect("not overdue");
+    assert_eq!(fleet.reap_overdue(), 0);
+    let mut waits = pin!(fleet.acquire_async());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     timer.0.lock().expect("no panic").clear();
     lease.renew(2 * LIMIT).expect("not overdue");
     assert!(timer.0.lock().expect("no panic").is_empty(), "nothing is due earlier");
@@ -147,4 +154,56 @@ fn a_holder_is_told_in_every_form() {
     let before = fleet.stats().succeeded;
     assert_eq!(lease.try_finish(Outcome::Ok { latency: LIMIT }), Ok(()));
     assert_eq!((fleet.stats().succeeded, fleet.stats().in_flight), (before + 1, 0));
+}
+
+/// Whoever takes a lease back is not the one who wants to know whose it was.
+#[test]
+fn who_held_what_was_taken_back_is_told_afterwards() {
+    let (builder, clock) = limited::<Plain>(Overdue::Revoke, LIMIT);
+    let fleet = builder.build().expect("in range");
+    fleet.insert(Entry::new(7, 0, ())).expect("new");
+    clock.advance(LIMIT);
+    let forgotten = fleet.acquire().expect("free");
+    let line = line!() - 1;
+    let token = fleet.leases()[0].token;
+    assert_eq!(fleet.revoked(), []);
+    clock.advance(2 * LIMIT);
+    let next = fleet.acquire().expect("taken back");
+    assert_eq!(fleet.overdue(), []);
+    let check = |held_for: Duration| {
+        let [revoked] = &*fleet.revoked() else { panic!("one was taken back") };
+        assert_eq!((revoked.key, revoked.token, revoked.revoked), (7, token, true));
+        assert_eq!(
+            (revoked.since, revoked.deadline),
+            (Timestamp::ZERO.saturating_add(LIMIT), Timestamp::ZERO.saturating_add(2 * LIMIT))
+        );
+        assert_eq!((revoked.held_for, revoked.overdue_by()), (held_for, Some(held_for - LIMIT)));
+        assert_eq!((revoked.call_site.file(), revoked.call_site.line()), (file!(), line));
+    };
+    check(2 * LIMIT);
+    // Whatever becomes of it, and of its resource.
+    drop(forgotten);
+    fleet.revoke(fleet.leases()[0].token).expect("by hand");
+    drop(next);
+    fleet.remove(&7).expect("a member");
+    fleet.close();
+    clock.advance(LIMIT);
+    check(2 * LIMIT);
+}
+
+#[test]
+fn the_last_that_were_taken_back_are_remembered() {
+    let (builder, clock) = limited::<Plain>(Overdue::Revoke, LIMIT);
+    let fleet = builder.build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    for _ in 0..100 {
+        std::mem::forget(fleet.acquire().expect("taken back"));
+        clock.advance(LIMIT);
+    }
+    assert_eq!(fleet.overdue().len(), 1);
+    let revoked = fleet.revoked();
+    assert_eq!(revoked.len(), 64);
+    let since: Vec<_> = revoked.iter().map(|info| info.since).collect();
+    let expected: Vec<_> = (36..100).map(|i| Timestamp::ZERO.saturating_add(i * LIMIT)).collect();
+    assert_eq!(since, expected, "the latest last");
 }

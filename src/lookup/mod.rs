@@ -138,4 +138,4 @@ pub use link::Link;
 pub use map::{Keyed, Map, Occupied, Statistics};
 #[cfg(not(any(loom, shuttle)))]
 pub use reclaim::collect_garbage;
-pub use reclaim::{DefaultReclaim, Guard, Reclaim};
+pub use reclaim::{DefaultReclaim, Guard, Published, Reclaim};

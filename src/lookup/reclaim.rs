@@ -11,6 +11,8 @@
 //! | `Seize` | feature `seize`, no model | `seize`, one collector per instance, which frees everything when dropped |
 //! | `Oracle` | in a model | kills at the first legal moment and checks every use; the default there |
 //!
+//! [`Published`] is built on them: a value that is replaced as a whole.
+//!
 //! # Rules
 //!
 //! 1. A pointer read through [`Guard::protect`] stays valid while that guard lives, if whoever frees it does so
@@ -28,6 +30,7 @@ mod epoch;
 mod oracle;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod parked;
+mod published;
 pub mod sections;
 #[cfg(all(feature = "seize", not(any(loom, shuttle))))]
 mod seize;
@@ -35,6 +38,7 @@ mod seize;
 pub use epoch::{Epoch, EpochGuard};
 #[cfg(any(loom, shuttle))]
 pub use oracle::{Oracle, OracleGuard};
+pub use published::Published;
 #[cfg(not(any(loom, shuttle)))]
 pub use sections::{Sections, SectionsGuard, collect_garbage};
 #[cfg(all(feature = "seize", not(any(loom, shuttle))))]
@@ -84,6 +88,22 @@ pub unsafe trait Guard {
     /// Rule 2 must hold, and `reclaim` must be sound to call on `pointer` from any thread at that time.
     /// It should not unwind: that would go through whoever happens to collect garbage.
     unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T));
+
+    /// As [`retire`](Self::retire), of something that has so many bytes elsewhere: for reclaimers that bound by bytes what waits.
+    ///
+    /// # Safety
+    ///
+    /// As for [`retire`](Self::retire).
+    unsafe fn retire_owner<T: Send + 'static>(
+        &self,
+        pointer: *mut T,
+        bytes: usize,
+        reclaim: unsafe fn(*mut T),
+    ) {
+        let _ = bytes;
+        // SAFETY: passed on.
+        unsafe { self.retire(pointer, reclaim) }
+    }
 
     /// Says that `pointer` is about to be used. Free in production; in a model the oracle fails it if the time for
     /// that is over.

@@ -82,6 +82,7 @@ pub fn heavy() -> bool {
         let interrupted = kernel::interrupt();
         // Survives removal: no model compiles it. The kernel runs barriers of its own on the caller's side, before and after it has
         // interrupted the others, and says so; the call is opaque to the compiler besides. It costs a hundredth of the call.
+        // Survives SeqCst -> AcqRel: no model compiles it; as its removal.
         fence(Ordering::SeqCst);
         return interrupted;
     }

@@ -109,6 +109,7 @@ pub mod atomic {
     }
 
     number!(AtomicU8, u8);
+    number!(AtomicU16, u16);
     number!(AtomicU32, u32);
     number!(AtomicU64, u64);
     number!(AtomicUsize, usize);

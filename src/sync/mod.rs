@@ -10,8 +10,8 @@
 //! | `--cfg shuttle` | shuttle | the whole scheduler under random schedules, sequentially consistent |
 //! | `--cfg leasehold_counted` | `std`, each access counted | `docs/scaling.md`: read-modify-writes and transfers of cache lines per operation |
 //!
-//! `clippy.toml` rejects the way around. Dependencies that the checkers cannot see (`ArcSwap`, the reclaimers)
-//! have stand-ins here and in `lookup::reclaim`, used only in models.
+//! `clippy.toml` rejects the way around. What the checkers cannot see (the reclaimers) has a stand-in in `lookup::reclaim`, used only in
+//! models.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
@@ -23,7 +23,6 @@ mod clock;
 mod counted;
 #[allow(unsafe_code)]
 mod proven;
-mod published;
 mod random;
 mod spin;
 mod spinlock;
@@ -36,13 +35,15 @@ mod weak;
 pub use clock::{Clock, ManualClock, MonotonicClock, Timestamp};
 pub use crossbeam_utils::CachePadded;
 pub use proven::Proven;
-pub use published::Published;
 pub use random::SplitMix64;
 pub use spin::Spin;
 pub use spinlock::{SpinGuard, SpinLock};
+#[cfg(any(loom, shuttle))]
+pub use spinlock::{lain_down, lie_down_at_once};
 
 #[cfg(loom)]
 pub use loom::{
+    alloc::Track,
     cell::{MutPtr, UnsafeCell},
     sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread, thread_local,
@@ -188,11 +189,12 @@ pub fn prefetch<T>(pointer: *const T) {
 /// As [`prefetch`], for a line that will be written soon: it is taken from other processors now.
 #[inline(always)]
 pub fn prefetch_to_write<T>(pointer: *const T) {
+    // By its name: the intrinsic is made a plain prefetch, which takes nothing from anybody, unless the target is told to have the instruction.
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // SAFETY: a hint; it neither faults nor reads. A processor that does not know it takes it for one that it knows.
-    #[allow(unsafe_code)]
+    // SAFETY: a hint; it neither faults nor reads, whatever the pointer. A processor that does not know it does nothing.
+    #[allow(unsafe_code, clippy::pointers_in_nomem_asm_block)]
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(pointer.cast());
+        std::arch::asm!("prefetchw [{}]", in(reg) pointer.cast::<()>(), options(nomem, nostack, preserves_flags));
     }
     let _ = pointer;
 }

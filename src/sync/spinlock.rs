@@ -43,6 +43,26 @@ const LOCKED: u32 = 1;
 /// Failed attempts before a thread goes to sleep: six that spin, four that yield.
 const SLEEP_AFTER: u32 = Spin::YIELD_AFTER + 4;
 
+#[cfg(any(loom, shuttle))]
+std::thread_local! {
+    /// [`SLEEP_AFTER`], which no model is long enough for, unless the model has asked for less. All threads of a model are one.
+    static PATIENCE: std::cell::Cell<u32> = const { std::cell::Cell::new(SLEEP_AFTER) };
+    /// How often somebody has lain down.
+    static LAIN_DOWN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// From now on whoever finds a lock taken in this model lies down at once.
+#[cfg(any(loom, shuttle))]
+pub fn lie_down_at_once() {
+    PATIENCE.set(0);
+}
+
+/// How often somebody has lain down in this model, in all its executions.
+#[cfg(any(loom, shuttle))]
+pub fn lain_down() -> u64 {
+    LAIN_DOWN.get()
+}
+
 /// The longest sleep before another attempt, and so the price of a missed wake-up.
 #[cfg(not(any(loom, shuttle)))]
 const MAX_SLEEP: std::time::Duration = std::time::Duration::from_micros(500);
@@ -100,9 +120,13 @@ impl<T> SpinLock<T> {
 
     #[cold]
     fn lock_contended(&self) -> SpinGuard<'_, T> {
+        #[cfg(not(any(loom, shuttle)))]
+        let patience = SLEEP_AFTER;
+        #[cfg(any(loom, shuttle))]
+        let patience = PATIENCE.get();
         let mut spin = Spin::new();
         loop {
-            if spin.attempts() < SLEEP_AFTER {
+            if spin.attempts() < patience {
                 spin.once();
             } else {
                 self.sleep();
@@ -123,6 +147,7 @@ impl<T> SpinLock<T> {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         #[cfg(any(loom, shuttle))]
         {
+            LAIN_DOWN.set(LAIN_DOWN.get() + 1);
             let mut spin = Spin::new();
             for _ in 0..3 {
                 spin.once();
@@ -145,7 +170,7 @@ impl<T> SpinLock<T> {
     }
 
     /// Takes the lock the longest way: lies down first, as a waiter does after `SLEEP_AFTER` failed attempts, which no
-    /// model is long enough to reach by itself.
+    /// model is long enough to reach by itself; also if the lock is free.
     #[cfg(any(loom, shuttle))]
     pub fn lock_sleeping(&self) -> SpinGuard<'_, T> {
         self.sleep();

@@ -12,8 +12,8 @@
 //! A line that nobody has written since [`forget_lines`] comes to each thread once, and then stays: that is not counted.
 //! Caches have no limit here.
 //!
-//! **Not seen:** plain memory (heap entries, slots, values), `std`'s mutexes, and what the reclaimer and `ArcSwap`
-//! do inside; pins and snapshots are counted as such.
+//! **Not seen:** plain memory (heap entries, slots, values), `std`'s mutexes, and what the reclaimer does
+//! inside; pins are counted as such.
 
 use std::{
     cell::Cell,
@@ -36,8 +36,6 @@ pub struct Traffic {
     pub taken: u64,
     /// Sections of the reclaimer, each two stores to a word of the thread's own.
     pub pins: u64,
-    /// Snapshots of published values, each two accesses to a word of the thread's own.
-    pub snapshots: u64,
 }
 
 impl Sub for Traffic {
@@ -51,7 +49,6 @@ impl Sub for Traffic {
             fetched: self.fetched - earlier.fetched,
             taken: self.taken - earlier.taken,
             pins: self.pins - earlier.pins,
-            snapshots: self.snapshots - earlier.snapshots,
         }
     }
 }
@@ -73,7 +70,7 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static TRAFFIC: Cell<Traffic> = const {
-        Cell::new(Traffic { loads: 0, stores: 0, rmws: 0, fetched: 0, taken: 0, pins: 0, snapshots: 0 })
+        Cell::new(Traffic { loads: 0, stores: 0, rmws: 0, fetched: 0, taken: 0, pins: 0 })
     };
     /// This thread's bit. Threads beyond 64 share bits, and then see too few transfers.
     static BIT: u64 = 1 << (THREADS.fetch_add(1, Ordering::Relaxed) % 64);
@@ -144,67 +141,4 @@ pub fn note_rmw<T>(word: *const T) {
 /// A section of the reclaimer.
 pub fn note_pin() {
     note(|traffic| traffic.pins += 1);
-}
-
-/// A snapshot of a published value.
-pub fn note_snapshot() {
-    note(|traffic| traffic.snapshots += 1);
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::sync::{CachePadded, atomic::AtomicU64};
-
-    /// What `f` does in a thread of its own.
-    fn elsewhere(f: impl FnOnce() + Send) -> Traffic {
-        let here = || {
-            let before = traffic();
-            f();
-            traffic() - before
-        };
-        thread::scope(|scope| scope.spawn(here).join().unwrap())
-    }
-
-    #[test]
-    fn lines_go_to_and_fro() {
-        let word = CachePadded::new(AtomicU64::new(0));
-        let add = || _ = word.fetch_add(1, Ordering::Relaxed);
-        let load = || _ = word.load(Ordering::Relaxed);
-        add();
-        assert_eq!(elsewhere(add), Traffic { rmws: 1, taken: 1, ..Traffic::default() });
-        assert_eq!(elsewhere(load), Traffic { loads: 1, fetched: 1, ..Traffic::default() });
-        let before = traffic();
-        load();
-        load();
-        add();
-        add();
-        word.store(0, Ordering::Relaxed);
-        let expected = Traffic { loads: 2, fetched: 1, rmws: 2, stores: 1, taken: 1, ..Traffic::default() };
-        assert_eq!(traffic() - before, expected);
-    }
-
-    #[test]
-    fn what_nobody_wrote_moves_once_it_is_written() {
-        let word = CachePadded::new(AtomicU64::new(0));
-        let load = || _ = word.load(Ordering::Relaxed);
-        load();
-        assert_eq!(elsewhere(load).fetched, 0);
-        let before = traffic();
-        word.store(1, Ordering::Relaxed);
-        assert_eq!((traffic() - before).taken, 1);
-        assert_eq!(elsewhere(|| (0..2).for_each(|_| load())).fetched, 1);
-    }
-
-    #[test]
-    fn words_of_one_line_go_together() {
-        let words = CachePadded::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        words[0].store(1, Ordering::Relaxed);
-        assert_eq!(elsewhere(|| words[1].store(1, Ordering::Relaxed)).taken, 1);
-        let before = traffic();
-        words[0].store(1, Ordering::Relaxed);
-        assert_eq!((traffic() - before).taken, 1);
-    }
 }

@@ -30,6 +30,7 @@ unsafe impl Sync for Record {}
 
 /// The sections that were open at one moment.
 pub struct Grace<'d> {
+    /// Those that have not been seen to end.
     open: Vec<(NonNull<Record>, u64)>,
     domain: PhantomData<&'d Domain>,
 }
@@ -99,8 +100,13 @@ impl Domain {
         self.records().count()
     }
 
-    /// G1 and G2. `None` if there was no barrier: nothing is known then.
-    pub fn grace(&self) -> Option<Grace<'_>> {
+    /// No sections: a grace that is over.
+    pub fn no_grace(&self) -> Grace<'_> {
+        Grace { open: Vec::new(), domain: PhantomData }
+    }
+
+    /// G1 and G2, in the memory of a grace that is of no use any more. `None` if there was no barrier: nothing is known then.
+    pub fn grace<'d>(&'d self, mut spent: Grace<'d>) -> Option<Grace<'d>> {
         if !barrier::heavy() {
             return None;
         }
@@ -111,7 +117,9 @@ impl Domain {
             let count = record.count.load(Ordering::Acquire);
             (!count.is_multiple_of(2)).then(|| (NonNull::from(record), count))
         });
-        Some(Grace { open: open.collect(), domain: PhantomData })
+        spent.open.clear();
+        spent.open.extend(open);
+        Some(spent)
     }
 }
 
@@ -127,16 +135,25 @@ impl Drop for Domain {
 }
 
 impl Record {
-    /// S1 and S2. The caller is the record's owner, and in no section.
+    /// Whether the caller, who is the record's owner, is in a section.
+    pub fn is_inside(&self) -> bool {
+        // Relaxed: our own stores.
+        !self.count.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
+    /// S1 and S2. The caller is the record's owner; `false` if it is in a section already.
     #[inline]
-    pub fn enter(&self) {
+    pub fn enter(&self) -> bool {
         // Relaxed: our own stores.
         let count = self.count.load(Ordering::Relaxed);
-        debug_assert!(count.is_multiple_of(2), "sections of one thread do not nest here");
+        if !count.is_multiple_of(2) {
+            return false;
+        }
         // S1. Release: pairs with the Acquire of G2 and G3, which may read this store instead of the S4 before it.
         self.count.store(count + 1, Ordering::Release);
         // S2.
         barrier::light();
+        true
     }
 
     /// S4. The caller is the record's owner, and in a section.
@@ -152,17 +169,13 @@ impl Record {
 
     /// Gives the record up; the caller is in no section.
     pub fn resign(&self) {
+        debug_assert!(!self.is_inside());
         // Release: pairs with the Acquire in `enrol`.
         self.taken.store(false, Ordering::Release);
     }
 }
 
 impl Grace<'_> {
-    /// No section at all.
-    pub fn none() -> Self {
-        Grace { open: Vec::new(), domain: PhantomData }
-    }
-
     /// G3: whether all sections that were open then have been left.
     pub fn is_over(&mut self) -> bool {
         while let Some((record, count)) = self.open.last() {

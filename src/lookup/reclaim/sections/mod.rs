@@ -19,8 +19,9 @@
 //!
 //! What is retired is put into a bag of the running thread. A full bag is *sealed* when the thread leaves its section: one G1 and
 //! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So the price of G1, a system
-//! call that interrupts whoever else is running, is shared by 128 pointers, and memory is freed by the thread that retired it, as a
-//! rule, into its allocator's own lists.
+//! call that interrupts whoever else is running, is shared by 128 pointers, or by 64 KiB of what they point to, and memory is freed by
+//! the thread that retired it, as a rule, into its allocator's own lists. Once a thread has as many bags as wait at a time, it uses them
+//! again: to retire allocates nothing.
 //!
 //! User code, the `Drop` of what is freed, runs at the end of a section whose thread has a full bag, in `collect_garbage`, and at the
 //! end of a thread; not where something is retired, which may be in the middle of an operation.
@@ -73,9 +74,20 @@ mod threads {
 
     /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
     const BAG: usize = if cfg!(miri) { 8 } else { 128 };
+    /// So many bytes count as one more pointer: what many threads keep of large things is bounded by bytes.
+    const LARGE: usize = 512;
+
+    /// Emptied bags that a thread keeps for their memory: as many as may wait.
+    const SPARES: usize = 3;
+
+    /// As how many pointers one to so many bytes counts.
+    const fn weight(bytes: usize) -> usize {
+        1 + bytes / LARGE
+    }
 
     static DOMAIN: Domain = Domain::empty();
-    static LEFT_BEHIND: Mutex<LeftBehind> = Mutex::new(LeftBehind { loose: Vec::new(), sealed: Vec::new() });
+    static LEFT_BEHIND: Mutex<LeftBehind> =
+        Mutex::new(LeftBehind { loose: Vec::new(), weight: 0, sealed: Vec::new() });
     /// How many sealed bags there are; a hint that spares a look.
     static LEFT: AtomicUsize = AtomicUsize::new(0);
 
@@ -83,6 +95,8 @@ mod threads {
     struct LeftBehind {
         /// Not sealed yet: less than a bag of each.
         loose: Vec<Retired>,
+        /// What counts towards a bag of that.
+        weight: usize,
         sealed: Vec<Sealed>,
     }
 
@@ -112,12 +126,21 @@ mod threads {
         grace: Grace<'static>,
     }
 
+    impl Sealed {
+        /// An empty bag that waits for nobody.
+        fn spent() -> Self {
+            Sealed { bag: Vec::new(), grace: DOMAIN.no_grace() }
+        }
+    }
+
     impl LeftBehind {
         /// Seals what is loose, if it is so much.
         fn seal(&mut self, least: usize) {
-            if self.loose.len() >= least
-                && let Some(grace) = DOMAIN.grace()
+            if !self.loose.is_empty()
+                && self.weight.max(self.loose.len()) >= least
+                && let Some(grace) = DOMAIN.grace(DOMAIN.no_grace())
             {
+                self.weight = 0;
                 self.sealed.push(Sealed { bag: std::mem::take(&mut self.loose), grace });
             }
             // Relaxed, wherever it is used: a hint.
@@ -128,11 +151,16 @@ mod threads {
     /// What belongs to one thread.
     struct Local {
         record: &'static Record,
-        depth: Cell<usize>,
+        /// Sections in the one that the record counts.
+        nested: Cell<usize>,
+        /// There is more to do at the end of a section than to leave it: `nested` is not 0, or something is `due`.
+        attention: Cell<bool>,
         bag: RefCell<Vec<Retired>>,
+        /// Of what the bag has got since it was sealed last, or could not be.
+        weight: Cell<usize>,
         sealed: RefCell<VecDeque<Sealed>>,
-        /// An empty bag, kept for its memory.
-        spare: Cell<Vec<Retired>>,
+        /// Emptied ones, kept for their memory.
+        spares: RefCell<Vec<Sealed>>,
         freeing: Cell<bool>,
         /// The bag is full, or the thread is ending: there is something to do at the end of a section.
         due: Cell<bool>,
@@ -158,10 +186,10 @@ mod threads {
             // SAFETY: made by `Local::enrol`; only this thread has the pointer.
             let here = unsafe { &*local };
             here.ending.set(true);
-            here.due.set(true);
+            here.set_due(true);
             // A guard that is still there, in a thread-local that is dropped later, goes on using it, and is the last one to. One
             // that was leaked keeps it for ever.
-            if here.depth.get() == 0 {
+            if !here.record.is_inside() {
                 // SAFETY: outside of sections.
                 unsafe { Local::depart(local) };
             }
@@ -174,10 +202,12 @@ mod threads {
             let ending = LEAVER.try_with(|_| ()).is_err();
             let local = Box::into_raw(Box::new(Local {
                 record: DOMAIN.enrol(),
-                depth: Cell::new(0),
+                nested: Cell::new(0),
+                attention: Cell::new(ending),
                 bag: RefCell::default(),
+                weight: Cell::new(0),
                 sealed: RefCell::default(),
-                spare: Cell::default(),
+                spares: RefCell::default(),
                 freeing: Cell::new(false),
                 due: Cell::new(ending),
                 ending: Cell::new(ending),
@@ -190,6 +220,39 @@ mod threads {
         fn of_thread() -> *const Local {
             let local = LOCAL.get();
             if local.is_null() { Self::enrol() } else { local }
+        }
+
+        /// A section in a section begins.
+        #[cold]
+        #[inline(never)]
+        fn deeper(&self) {
+            self.nested.set(self.nested.get() + 1);
+            self.attention.set(true);
+        }
+
+        fn set_due(&self, due: bool) {
+            self.due.set(due);
+            self.attention.set(due || self.nested.get() > 0);
+        }
+
+        /// A section ends with `attention`.
+        ///
+        /// # Safety
+        /// `local` is the running thread's, in a section, and not used afterwards but by sections around this one.
+        #[cold]
+        #[inline(never)]
+        unsafe fn leave_attentively(local: *const Self) {
+            // SAFETY: by the contract.
+            let here = unsafe { &*local };
+            let nested = here.nested.get();
+            if nested > 0 {
+                here.nested.set(nested - 1);
+                here.set_due(here.due.get());
+                return;
+            }
+            here.record.leave();
+            // SAFETY: outside of sections.
+            unsafe { Local::attend(local) };
         }
 
         /// Takes care of a bag that has become full, or of the end of the thread.
@@ -208,7 +271,7 @@ mod threads {
                 // SAFETY: passed on.
                 return unsafe { Self::depart(local) };
             }
-            here.due.set(false);
+            here.set_due(false);
             here.seal();
             here.free();
         }
@@ -217,15 +280,18 @@ mod threads {
             if self.bag.borrow().is_empty() {
                 return;
             }
+            let Sealed { bag, grace } = self.spares.borrow_mut().pop().unwrap_or_else(Sealed::spent);
+            self.weight.set(0);
             // Without a barrier it stays as it is, and is tried again when it has grown by as much again.
-            let Some(grace) = DOMAIN.grace() else { return };
-            let bag = self.bag.replace(self.spare.take());
+            let Some(grace) = DOMAIN.grace(grace) else { return };
+            let bag = self.bag.replace(bag);
             self.sealed.borrow_mut().push_back(Sealed { bag, grace });
         }
 
         /// Leaves everything to whoever comes by, and gives the record up.
         ///
-        /// Does nothing in user code that is being freed: then it is called again further up.
+        /// Does nothing in user code that is being freed: then it is called again further up. And only half of it if that user code has left
+        /// a guard behind, in a thread-local that is dropped later: then its end calls it again.
         ///
         /// # Safety
         /// As for `attend`.
@@ -237,6 +303,9 @@ mod threads {
             here.free_left();
             // What that user code has retired.
             here.leave_behind();
+            if here.record.is_inside() {
+                return;
+            }
             LOCAL.set(ptr::null());
             here.record.resign();
             drop(freeing);
@@ -250,8 +319,9 @@ mod threads {
                 return;
             }
             let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
-            let LeftBehind { loose, sealed: all } = &mut *left;
+            let LeftBehind { loose, weight, sealed: all } = &mut *left;
             loose.append(&mut bag);
+            *weight = weight.saturating_add(self.weight.take());
             all.extend(sealed.drain(..));
             left.seal(BAG);
         }
@@ -268,16 +338,16 @@ mod threads {
             // The oldest first: as long as its grace is not over, no later one's is.
             let own = self.sealed.borrow().len();
             for _ in 0..own {
-                let Some(Sealed { bag, .. }) = self.take_own() else { break };
-                self.empty(bag);
+                let Some(due) = self.take_own() else { break };
+                self.empty(due);
             }
             self.free_left();
         }
 
         /// Frees what ended threads have left behind and nobody can be reading any more.
         fn free_left(&self) {
-            for Sealed { bag, .. } in take_left() {
-                self.empty(bag);
+            for due in take_left() {
+                self.empty(due);
             }
         }
 
@@ -286,24 +356,28 @@ mod threads {
             if sealed.front_mut()?.grace.is_over() { sealed.pop_front() } else { None }
         }
 
-        fn empty(&self, mut bag: Vec<Retired>) {
+        /// Frees what is in a bag whose grace is over.
+        fn empty(&self, mut due: Sealed) {
             /// Keeps what is left if one of them panics.
-            struct Rest<'a>(&'a Local, ManuallyDrop<Vec<Retired>>);
+            struct Rest<'a>(&'a Local, ManuallyDrop<Sealed>);
             impl Drop for Rest<'_> {
                 fn drop(&mut self) {
                     // SAFETY: taken once, here.
-                    let bag = unsafe { ManuallyDrop::take(&mut self.1) };
-                    if bag.is_empty() {
-                        self.0.spare.set(bag);
-                    } else {
-                        self.0.sealed.borrow_mut().push_front(Sealed { bag, grace: Grace::none() });
+                    let due = unsafe { ManuallyDrop::take(&mut self.1) };
+                    if !due.bag.is_empty() {
+                        return self.0.sealed.borrow_mut().push_front(due);
+                    }
+                    let mut spares = self.0.spares.borrow_mut();
+                    // One that has grown while its thread did not come out of a section is not kept.
+                    if spares.len() < SPARES && due.bag.capacity() <= 2 * BAG {
+                        spares.push(due);
                     }
                 }
             }
             // The first retired is freed first.
-            bag.reverse();
-            let mut rest = Rest(self, ManuallyDrop::new(bag));
-            while let Some(Retired { pointer, reclaim }) = rest.1.pop() {
+            due.bag.reverse();
+            let mut rest = Rest(self, ManuallyDrop::new(due));
+            while let Some(Retired { pointer, reclaim }) = rest.1.bag.pop() {
                 // SAFETY: the contract of `retire`: every section that was open then has been left.
                 unsafe { reclaim(pointer) };
             }
@@ -362,7 +436,7 @@ mod threads {
             left.seal(1);
         }
         here.free();
-        if here.ending.get() && here.depth.get() == 0 {
+        if here.ending.get() && !here.record.is_inside() {
             // SAFETY: outside of sections, and not used any more.
             unsafe { Local::depart(local) };
         }
@@ -379,14 +453,14 @@ mod threads {
         #[inline]
         fn pin(&self) -> SectionsGuard<'_> {
             let local = Local::of_thread();
-            // SAFETY: the thread's own; not freed while `depth` is not 0.
+            // SAFETY: the thread's own; not freed in a section.
             let here = unsafe { &*local };
-            let depth = here.depth.get();
-            here.depth.set(depth + 1);
-            if depth == 0 {
+            // What nests is rare, and counted out of line.
+            if here.record.enter() {
                 #[cfg(leasehold_counted)]
                 crate::sync::traffic::note_pin();
-                here.record.enter();
+            } else {
+                here.deeper();
             }
             SectionsGuard { local, reclaim: PhantomData }
         }
@@ -403,14 +477,11 @@ mod threads {
         fn drop(&mut self) {
             // SAFETY: as in `pin`.
             let here = unsafe { &*self.local };
-            let depth = here.depth.get() - 1;
-            here.depth.set(depth);
-            if depth == 0 {
+            if here.attention.get() {
+                // SAFETY: this section's end; the guard is not used any more.
+                unsafe { Local::leave_attentively(self.local) };
+            } else {
                 here.record.leave();
-                if here.due.get() {
-                    // SAFETY: outside of sections.
-                    unsafe { Local::attend(self.local) };
-                }
             }
         }
     }
@@ -425,6 +496,17 @@ mod threads {
 
         #[inline]
         unsafe fn retire<T: Send + 'static>(&self, pointer: *mut T, reclaim: unsafe fn(*mut T)) {
+            // SAFETY: passed on.
+            unsafe { self.retire_owner(pointer, 0, reclaim) }
+        }
+
+        #[inline]
+        unsafe fn retire_owner<T: Send + 'static>(
+            &self,
+            pointer: *mut T,
+            bytes: usize,
+            reclaim: unsafe fn(*mut T),
+        ) {
             // SAFETY: functions that differ in the type behind a thin pointer only have the same call.
             let reclaim = unsafe { std::mem::transmute::<unsafe fn(*mut T), unsafe fn(*mut ())>(reclaim) };
             // SAFETY: as in `pin`.
@@ -434,8 +516,11 @@ mod threads {
                 bag.reserve_exact(BAG);
             }
             bag.push(Retired { pointer: pointer.cast(), reclaim });
-            if bag.len().is_multiple_of(BAG) {
-                here.due.set(true);
+            let weight = here.weight.get().saturating_add(weight(size_of::<T>().saturating_add(bytes)));
+            // Stays as it is until the bag is sealed, or left behind to count there.
+            here.weight.set(weight);
+            if weight >= BAG {
+                here.set_due(true);
             }
         }
     }

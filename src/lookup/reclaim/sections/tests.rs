@@ -137,6 +137,52 @@ fn a_thread_that_ends_within_a_section_gives_its_record_back() {
 }
 
 #[test]
+fn a_guard_that_is_made_while_its_thread_departs_is_the_last_to_go() {
+    thread_local! {
+        /// First used when the reclaimer's own thread-local is gone already: dropped after that.
+        static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
+    }
+    static SECTIONS: std::sync::LazyLock<Sections> = std::sync::LazyLock::new(Sections::new);
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Kept(SectionsGuard<'static>);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            // It is a section still: what is retired in it waits for its end.
+            let freed = Arc::new(AtomicUsize::new(0));
+            retire(&self.0, Counted(Arc::clone(&freed)));
+            thread::spawn(collect_garbage).join().expect("no panic");
+            assert_eq!(so_far(&freed), 0);
+            DROPPED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    /// What is freed by a thread on its way out keeps a section of that thread.
+    struct Keeps(thread::ThreadId);
+    impl Drop for Keeps {
+        fn drop(&mut self) {
+            if thread::current().name() == Some("departs") && thread::current().id() != self.0 {
+                KEPT.set(Some(Kept(SECTIONS.pin())));
+            }
+        }
+    }
+    let depart = || {
+        let departs = thread::Builder::new().name("departs".into());
+        let body = || retire(&SECTIONS.pin(), Keeps(thread::current().id()));
+        departs.spawn(body).expect("a thread").join().expect("no panic");
+    };
+    // What one has left behind is sealed under our section, so that it is for the next one to free. Others' threads may be faster.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while so_far(&DROPPED) < 20 {
+        assert!(Instant::now() < patience, "nobody departs with a guard");
+        depart();
+        let guard = SECTIONS.pin();
+        collect_garbage();
+        drop(guard);
+        depart();
+    }
+    assert!(super::records() < 100, "{}", super::records());
+}
+
+#[test]
 fn a_guard_in_a_thread_local_outlives_the_threads_own_end() {
     thread_local! {
         /// Dropped after the reclaimer's own thread-locals, or before; the order is the system's.
@@ -161,6 +207,33 @@ fn a_guard_in_a_thread_local_outlives_the_threads_own_end() {
         thread.join().expect("no panic");
     }
     wait_for("both are freed", || so_far(&freed) == 2);
+}
+
+#[test]
+fn large_things_of_ended_threads_count_by_their_bytes() {
+    // Less than a bag, by their number.
+    const THREADS: usize = 100;
+    thread_local! {
+        /// Set before the reclaimer's own thread-local is there, so that it may be dropped after it.
+        static HELD: Cell<Option<SectionsGuard<'static>>> = const { Cell::new(None) };
+    }
+    static SECTIONS: std::sync::LazyLock<Sections> = std::sync::LazyLock::new(Sections::new);
+    let freed = Arc::new(AtomicUsize::new(0));
+    for _ in 0..THREADS {
+        let freed = Arc::clone(&freed);
+        // As much as a bag holds, and the section ends with the thread: it does not seal it itself.
+        let body = move || {
+            HELD.set(None);
+            let guard = SECTIONS.pin();
+            let owner = Box::into_raw(Box::new(Counted(freed)));
+            // SAFETY: nobody else has the pointer.
+            unsafe { guard.retire_owner(owner, 1 << 20, free::<Counted>) };
+            HELD.set(Some(guard));
+        };
+        thread::spawn(body).join().expect("no panic");
+    }
+    // Each of them fills the bag that is left behind. Sections of other tests delay it.
+    assert!(so_far(&freed) > THREADS / 2, "{} of {THREADS}", so_far(&freed));
 }
 
 /// Retires another one of its kind for each that is freed.
