@@ -44,7 +44,7 @@
 //! | lend | [`acquire`](Scheduler::acquire), [`acquire_key`](Scheduler::acquire_key), [`acquire_where`](Scheduler::acquire_where), [`acquire_excluding`](Scheduler::acquire_excluding), [`acquire_by_affinity`](Scheduler::acquire_by_affinity), [`acquire_many`](Scheduler::acquire_many); each also `_owned` |
 //! | wait | [`request`](Scheduler::request), [`acquire_timeout`](Scheduler::acquire_timeout), [`acquire_async`](Scheduler::acquire_async) and the same for each way to lend; [`tick`](Scheduler::tick) |
 //! | return | drop, [`Lease::release_after`], [`Lease::finish`] with an [`Outcome`], [`Scheduler::release`] for a token |
-//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`acquire_explained`](Scheduler::acquire_explained), [`observe`](Scheduler::observe), [`take_events`](Scheduler::take_events) |
+//! | look | [`peek`](Scheduler::peek), [`get`](Scheduler::get), [`stats`](Scheduler::stats), [`snapshot`](Scheduler::snapshot), [`acquire_explained`](Scheduler::acquire_explained) and the same for each way to lend at once but `acquire_many`, [`observe`](Scheduler::observe), [`take_events`](Scheduler::take_events) |
 //! | change the fleet | [`insert`](Scheduler::insert), [`insert_batch`](Scheduler::insert_batch), [`update`](Scheduler::update), [`update_with`](Scheduler::update_with), [`remove`](Scheduler::remove), [`evict_worst`](Scheduler::evict_worst) |
 //! | limit how long | [`Builder::max_hold`], [`leases`](Scheduler::leases), [`overdue`](Scheduler::overdue), [`revoke`](Scheduler::revoke), [`Lease::renew`] |
 //! | shut down | [`drain_all`](Scheduler::drain_all), [`drain_timeout`](Scheduler::drain_timeout), [`drain_async`](Scheduler::drain_async), [`close`](Scheduler::close) |
@@ -60,11 +60,11 @@
 //! * **No user code under a lock.** Not a comparison, a hash, a clone, a drop or a closure. Each callback may panic: every
 //!   lock is free then and no resource is lost. The one exception to "under no lock" is named at
 //!   [`insert_batch`](Scheduler::insert_batch): other batches wait while the keys' `Eq` runs.
-//! * **Fair waiting.** While somebody waits, what is returned goes to the first in order that it satisfies, directly. A wait that is
-//!   given up at any moment loses nothing.
+//! * **Fair waiting.** While somebody waits, what is returned goes to the first in order that it satisfies, directly; [`Fairness`]
+//!   has the exceptions. A wait that is given up at any moment loses nothing.
 //! * **Revocation fences.** Of guard, token and revocation one ends a lease; whoever comes later is told so, and touches nothing.
 //! * **Exact counts.** [`Stats`] are counted where the change happens, not made of [`Event`]s. Events may find no room; each
-//!   that is dropped is counted, and shows as a gap in the sequence.
+//!   that is dropped is counted, and shows as a gap in the sequence, once another one of its shard comes.
 //!
 //! # Order
 //!
@@ -80,7 +80,7 @@
 //! |---|---|
 //! | `cli` | the command-line tool, with its dependencies |
 //! | `peers` | `cli`, and other people's maps for `leasehold compare` |
-//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Snapshot`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`] |
+//! | `serde` | `Serialize` for [`Stats`], [`Reasons`], [`Outcome`], [`ResourceState`], [`Snapshot`], [`Hold`], [`Standing`], [`Capacity`], [`Event`], [`EventKind`], [`Explanation`] |
 //! | `tokio` | `TokioTimer`: a tokio runtime as the scheduler's timer, and its time as clock |
 //! | `tower` | `tower::LeaseLayer`: a lease for the life of a response |
 //! | `http-body` | `tower`, and leases that are held until the body of an `http::Response` ends |
@@ -90,7 +90,7 @@
 //! | `cluster` | `cluster`: one fleet shared by many processes, through a Redis or Valkey server |
 //! | `telemetry` | `Builder::measure`: distributions of hold and waiting times, and of the error in rank |
 //! | `prometheus` | `prometheus::SchedulerCollector` and, with `pool`, `PoolCollector`, for the registry of `prometheus-client`; implies `telemetry` |
-//! | `metrics` | `publish_metrics` and `describe_metrics`, for the `metrics` facade; implies `telemetry` |
+//! | `metrics` | `publish_metrics`, of a pool `publish_pool_metrics`, and `describe_metrics`, for the `metrics` facade; implies `telemetry` |
 //! | `tracing` | `tracing::TracingObserver`; `tracing::traced`, `TracedLease` and their kin: spans around acquisitions and leases |
 //! | `internals` | inner modules and structure checks, exempt from semantic versioning |
 //!
@@ -131,6 +131,8 @@ mod cluster {
     pub mod fence;
     pub mod unit;
 }
+#[cfg(any(feature = "telemetry", loom))]
+mod delay;
 mod events;
 #[cfg(all(
     any(
@@ -167,6 +169,8 @@ pub use events::{ObserveError, Observer};
 pub use extensions::TokioTimer;
 #[cfg(all(feature = "prometheus", not(any(loom, shuttle))))]
 pub use extensions::prometheus;
+#[cfg(all(feature = "metrics", feature = "pool", not(any(loom, shuttle))))]
+pub use extensions::publish_pool_metrics;
 #[cfg(all(feature = "tower", not(any(loom, shuttle))))]
 pub use extensions::tower;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
@@ -187,8 +191,8 @@ pub use scheduler::{
     Acquire, AcquireError, AcquireKeyError, AcquireMany, AcquireManyOwned, AcquireOwned, Affinity,
     BuildError, Builder, Candidate, Drain, DrainReport, Explanation, Fairness, HoldCounts, InsertError,
     KeyError, Lease, LeaseInfo, Matching, NoneEligible, One, Outstanding, Overdue, Overflow, OwnedLease,
-    ParseTokenError, Peek, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState, Scheduler,
-    Several, Snapshot, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
+    ParseTokenError, Peek, Preference, Reasons, Rejected, ReleaseError, Removed, Request, ResourceState,
+    Scheduler, Several, Snapshot, Stats, Timer, Token, UpdateError, WaitError, WaitStats, WeightsError, Why,
 };
 #[cfg(feature = "telemetry")]
 pub use scheduler::{Distribution, Telemetry};
@@ -210,6 +214,10 @@ pub mod internals {
             fence::{Fence, Fences, Lost},
             unit::{Claim, Unit},
         };
+    }
+    #[cfg(any(feature = "telemetry", loom))]
+    pub mod delay {
+        pub use crate::delay::*;
     }
     pub mod events {
         pub use crate::events::*;

@@ -28,7 +28,8 @@ pub enum Outcome {
     },
     /// The work failed, and the resource is to blame.
     Failed,
-    /// The resource refused and said when to come back: it cools for that long, from the moment of the return on.
+    /// The resource refused and said when to come back: it cools for that long, from the moment of the return on; if outcomes are
+    /// remembered, at least for as long as [`Cooldown::on_rate_limit`](crate::Cooldown::on_rate_limit) says.
     RateLimited {
         /// How long to leave the resource alone.
         retry_after: Duration,

@@ -39,7 +39,7 @@ impl Capacity {
 /// Something that a scheduler lends: an API key, a replica, a proxy, a GPU, a worker.
 ///
 /// # Callbacks
-/// All three methods run outside every lock, may be called several times, and may panic: the operation that called
+/// All methods run outside every lock, may be called several times, and may panic: the operation that called
 /// is then undone or completed, nothing is lost. They must not depend on anything but `self` (and the argument):
 /// a resource that changes is replaced through `update`.
 ///
@@ -72,7 +72,7 @@ pub trait Resource: Send + Sync + 'static {
 
     /// The priority while `in_flight` leases are out, after what was seen of the resource: asked instead of
     /// [`priority`](Resource::priority) if [`Builder::rank_by_outcomes`](crate::Builder::rank_by_outcomes) says so, once more after
-    /// each outcome. Default: `priority`.
+    /// each outcome. A resource with one unit is asked as well when it is lent, with an `in_flight` of 1. Default: `priority`.
     ///
     /// ```
     /// use leasehold::{Resource, Seen};
@@ -95,12 +95,11 @@ pub trait Resource: Send + Sync + 'static {
     }
 
     /// How outcomes let this resource cool, if not as the fleet's [`Builder::cooldown`](crate::Builder::cooldown) says. Asked while a
-    /// lease is returned; a panic counts as `None`. Default: `None`.
+    /// lease is returned with an outcome that is no success; a panic counts as `None`. Default: `None`.
     ///
-    /// **Asked only if outcomes are remembered:** if the builder was told [`cooldown`](crate::Builder::cooldown) (with
-    /// `Cooldown::default()`, if the fleet has no rule of its own), [`ejection`](crate::Builder::ejection),
-    /// [`rank_by_outcomes`](crate::Builder::rank_by_outcomes) or [`remember_outcomes`](crate::Builder::remember_outcomes). A fleet that
-    /// was built without any of them has nowhere to count how many outcomes in a row were no successes, and never asks.
+    /// A fleet that does not remember outcomes (that was built without [`cooldown`](crate::Builder::cooldown),
+    /// [`ejection`](crate::Builder::ejection), [`rank_by_outcomes`](crate::Builder::rank_by_outcomes) and
+    /// [`remember_outcomes`](crate::Builder::remember_outcomes)) has nowhere to count how many in a row were none: there each is the first.
     fn cooldown(&self) -> Option<Cooldown> {
         None
     }

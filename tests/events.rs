@@ -2,15 +2,20 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 use std::{
+    future::{Future, IntoFuture},
+    hash::{Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 use leasehold::{
-    Entry,
+    Ejection, Entry,
     EventKind::{self, *},
-    Overflow, Resource, Scheduler,
+    ManualClock, Outcome, Overflow, Resource, Scheduler,
 };
 
 type Fleet = Scheduler<Entry<u32, u32, ()>>;
@@ -90,6 +95,103 @@ fn every_change_has_an_event_of_its_kind() {
     assert_eq!(s.stats().events_dropped, 0);
 }
 
+/// Keys that are cloned go another way than numbers, which takes a guard where the change is made: every place that makes an event has it.
+#[test]
+fn every_change_has_an_event_of_its_kind_also_if_keys_are_no_numbers() {
+    type Key = Arc<str>;
+    type Named = Scheduler<Entry<Key, u32, ()>>;
+    let clock = Arc::new(ManualClock::new());
+    let rules = Ejection::default().consecutive_failures(1).max_share(50).jitter(0).ramp(Duration::ZERO);
+    let s = Named::builder()
+        .shards(2)
+        .clock(clock.clone())
+        .ejection(rules)
+        .event_capacity(256)
+        .max_resources(5, Overflow::EvictWorst)
+        .max_hold(Duration::from_secs(100))
+        .build()
+        .unwrap();
+    let named = |key: &str, rank: u32| Entry::new(Key::from(key), rank, ());
+    let second = Duration::from_secs(1);
+    let told = |of: &str| {
+        let events = s.take_events(99);
+        assert!(
+            events.iter().all(|event| event.key.as_deref().is_none_or(|key| key == of)),
+            "{of}: {events:?}"
+        );
+        // Those of the fleet are in a ring of their own.
+        events.into_iter().map(|event| event.kind).collect::<Vec<_>>()
+    };
+    s.insert(named("a", 0)).unwrap();
+    assert_eq!(told("a"), [Inserted]);
+    s.insert_batch(vec![named("b", 8), named("c", 9)]).unwrap();
+    assert_eq!(
+        s.take_events(9).iter().filter(|event| event.kind == Inserted && event.key.is_some()).count(),
+        2
+    );
+    s.update(named("a", 1)).unwrap();
+    s.update_with("a", |old| named(&old.key, 2)).unwrap();
+    assert_eq!(told("a"), [Updated, Updated]);
+    s.cool("a", second).unwrap();
+    clock.advance(second);
+    s.tick();
+    assert_eq!(told("a"), [Cooled, Warmed], "a thaw");
+    s.cool("a", second).unwrap();
+    clock.advance(second);
+    drop(s.acquire_key("a").unwrap());
+    assert_eq!(told("a"), [Cooled, Warmed, Acquired, Released], "out of its turn");
+    s.acquire_key("a").unwrap().release_after(second);
+    s.warm("a").unwrap();
+    assert_eq!(told("a"), [Acquired, Released, Cooled, Warmed]);
+    s.acquire_key("a").unwrap().finish(Outcome::Failed);
+    clock.advance(30 * second);
+    s.tick();
+    s.acquire_key("a").unwrap().finish(Outcome::Ok { latency: second });
+    assert_eq!(told("a"), [Acquired, Released, Ejected, Readmitted, Acquired, Released], "by the rules");
+    s.eject("a").unwrap();
+    s.readmit("a").unwrap();
+    s.exclude("a").unwrap();
+    s.include("a").unwrap();
+    s.drain("a").unwrap();
+    s.undrain("a").unwrap();
+    assert_eq!(told("a"), [Ejected, Readmitted, Excluded, Included, Drained, Undrained]);
+    // By its token; and what comes back after the removal.
+    let token = s.acquire_key("a").unwrap().into_token();
+    s.release(token).unwrap();
+    let lease = s.acquire_key("a").unwrap();
+    s.remove("a").unwrap();
+    drop(lease);
+    s.insert(named("a", 2)).unwrap();
+    assert_eq!(told("a"), [Acquired, Released, Acquired, Removed, Released, Inserted]);
+    // Handed on, in one step; then taken back.
+    let lease = s.acquire_key("a").unwrap();
+    let key = Key::from("a");
+    let mut waiting = std::pin::pin!(s.request().key(&key).into_future());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+    drop(lease);
+    let std::task::Poll::Ready(Ok(mut lease)) = waiting.as_mut().poll(&mut context) else { panic!("free") };
+    clock.advance(101 * second);
+    s.reap_overdue();
+    s.revoke(lease.token()).unwrap();
+    drop(lease);
+    let mut kinds = told("a");
+    kinds.retain(|kind| ![WaitStarted, WaitEnded].contains(kind));
+    assert_eq!(kinds, [Acquired, Released, Acquired, Overdue, Released], "handed on, overdue, revoked");
+    // The worst makes room, twice.
+    s.insert_batch(vec![named("d", 3), named("e", 4)]).unwrap();
+    let _ = s.take_events(9);
+    s.insert(named("f", 0)).unwrap();
+    assert_eq!(s.evict_worst().as_deref(), Some("b"));
+    let mut gone: Vec<_> =
+        s.take_events(9).into_iter().map(|event| (event.kind, event.key.unwrap())).collect();
+    gone.sort_by(|one, other| one.1.cmp(&other.1));
+    assert_eq!(gone, [(Evicted, Key::from("b")), (Evicted, Key::from("c")), (Inserted, Key::from("f"))]);
+    s.close();
+    assert_eq!(s.take_events(9).into_iter().map(|event| event.kind).collect::<Vec<_>>(), [Closed]);
+    assert_eq!(s.stats().events_dropped, 0);
+}
+
 /// The number in an event is that of the state that the change has left.
 #[test]
 fn an_event_has_the_generation_of_its_state() {
@@ -136,33 +238,70 @@ fn no_room_asked_for_no_events() {
     assert_eq!((s.stats().events_emitted, s.stats().events_dropped), (0, 0));
 }
 
+/// A key whose `Clone` panics while it is told to.
+#[derive(Debug)]
+struct Key(u32, Arc<AtomicBool>);
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        assert!(!self.1.load(SeqCst), "told to");
+        Key(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+struct Numbered(u32, Arc<AtomicBool>);
+
+impl Resource for Numbered {
+    type Key = Key;
+    type Priority = ();
+    fn key(&self) -> Key {
+        Key(self.0, Arc::clone(&self.1))
+    }
+    fn priority(&self, _: u32) {}
+}
+
+/// One resource, lent once without its key.
+fn with_a_void_event(capacity: usize) -> Scheduler<Numbered> {
+    let panics = Arc::new(AtomicBool::new(false));
+    let s = Scheduler::<Numbered>::builder().shards(1).event_capacity(capacity).build().unwrap();
+    assert!(s.insert(Numbered(1, Arc::clone(&panics))).is_ok());
+    panics.store(true, SeqCst);
+    let lease = catch_unwind(AssertUnwindSafe(|| s.acquire().expect("free"))).expect("the panic stops there");
+    panics.store(false, SeqCst);
+    drop(lease);
+    s
+}
+
 #[test]
 fn a_key_that_cannot_be_cloned_leaves_a_gap() {
-    #[derive(PartialEq, Eq, Hash, Debug)]
-    struct Key(u32);
-    struct Numbered(u32);
-    static PANICS: AtomicBool = AtomicBool::new(false);
-    impl Clone for Key {
-        fn clone(&self) -> Self {
-            assert!(!PANICS.load(SeqCst), "told to");
-            Key(self.0)
-        }
-    }
-    impl Resource for Numbered {
-        type Key = Key;
-        type Priority = ();
-        fn key(&self) -> Key {
-            Key(self.0)
-        }
-        fn priority(&self, _: u32) {}
-    }
-    let s = Scheduler::<Numbered>::builder().shards(1).event_capacity(8).build().unwrap();
-    assert!(s.insert(Numbered(1)).is_ok());
-    PANICS.store(true, SeqCst);
-    let lease = catch_unwind(AssertUnwindSafe(|| s.acquire().expect("free"))).expect("the panic stops there");
-    PANICS.store(false, SeqCst);
-    drop(lease);
+    let s = with_a_void_event(8);
     let events: Vec<_> = s.take_events(9).into_iter().map(|event| (event.kind, event.sequence)).collect();
     assert_eq!(events, [(Inserted, 0), (Released, 2)]);
     assert_eq!(s.stats().events_dropped, 1);
+}
+
+/// Whoever pumps is told that there is more, also if a part of what it has taken out is no event.
+#[cfg(feature = "internals")]
+#[test]
+fn a_pump_that_ends_early_says_so() {
+    let s = with_a_void_event(8_192);
+    for _ in 0..2_100 {
+        drop(s.acquire().expect("free"));
+    }
+    assert!(s.pump_events(true), "it takes 4,096 at once");
+    assert!(!s.pump_events(true));
 }

@@ -167,9 +167,12 @@ fn c20_nobody_is_called_after_the_closing() {
     for closing in [Closing::Flush, Closing::Discard] {
         let is_closed = Arc::new(AtomicBool::new(false));
         let count = Arc::new(AtomicU64::new(0));
+        // Of one that discards the first is in its first event until the second one has ended, and with it this.
+        let (held, let_go) = mpsc::channel::<()>();
         let observer = {
             let (is_closed, count) = (is_closed.clone(), count.clone());
             move |_: &Event<u32>| {
+                let _ = let_go.recv();
                 assert!(!is_closed.load(SeqCst), "called after the closing");
                 thread::sleep(Duration::from_micros(50));
                 count.fetch_add(1, SeqCst);
@@ -177,6 +180,11 @@ fn c20_nobody_is_called_after_the_closing() {
         };
         let fleet =
             Fleet::builder().shards(1).event_capacity(4096).observer(observer).build().expect("in range");
+        if closing == Closing::Discard {
+            fleet.observe(move |_: &Event<u32>| _ = &held).expect("a thread");
+        } else {
+            drop(held);
+        }
         work(&fleet, 400);
         let lease = fleet.acquire().expect("free");
         assert!(fleet.close_with(closing));
@@ -226,7 +234,8 @@ fn observers_call_back() {
 
 #[test]
 fn c26_observers_belong_to_the_scheduler() {
-    // They are moved in, so nobody can exchange one later; the builder can be used once.
+    // They are moved in, so nobody can exchange one later: that this is refused by the compiler is in the documentation of `Observer`. What
+    // is left to see here is that the scheduler ends what it owns.
     struct Gone(mpsc::Sender<()>);
     impl Observer<u32> for Gone {
         fn on_event(&mut self, _: &Event<u32>) {}
@@ -267,4 +276,27 @@ fn one_who_comes_later_is_told_of_what_comes_then() {
     let mut kinds = recorder.lock().expect("no panic").clone();
     assert_eq!(kinds.pop(), Some(Closed));
     assert_eq!(kinds, [Acquired, Released]);
+}
+
+#[test]
+fn events_read_no_clock() {
+    struct Counting(AtomicU64);
+    impl leasehold::Clock for Counting {
+        fn now(&self) -> leasehold::Timestamp {
+            leasehold::Timestamp::from_nanos(self.0.fetch_add(1, SeqCst))
+        }
+    }
+    let reads = Arc::new(Counting(AtomicU64::new(0)));
+    let told = Recorder::default();
+    let builder = Fleet::builder().shards(2).clock(reads.clone()).event_capacity(1 << 10);
+    let fleet = builder.observer(told.clone()).build().expect("in range");
+    (0..8).for_each(|key| fleet.insert(Entry::new(key, key, ())).expect("new"));
+    let before = reads.0.load(SeqCst);
+    for _ in 0..100 {
+        drop(fleet.acquire().expect("free"));
+    }
+    fleet.exclude(&1).expect("there");
+    fleet.include(&1).expect("there");
+    until("all is told", || told.0.lock().expect("no panic").total() == 8 + 200 + 2);
+    assert_eq!(reads.0.load(SeqCst), before);
 }

@@ -15,8 +15,9 @@
 //! flush: a second one, which may come before C3, waits for it.
 //!
 //! Nobody wakes a dispatcher when there is an event: that would be a system call in the midst of somebody's return. It looks every
-//! [`PACE`] while there is something, and less often the longer there is nothing, at least every [`IDLE`]. So what is full stays full
-//! for so long, and a ring's capacity should be what its shard does in that time.
+//! [`PACE`] while there is something, and less often the longer there is nothing, at least every [`IDLE`]. Who finds a ring more than half
+//! full looks again at once, and more often from then on, every [`HASTE`] in the end, until rings are emptier. So what is full stays
+//! full for so long, and a ring's capacity should be what its shard does in that time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::{
@@ -32,6 +33,8 @@ use crate::{node::quietly, resource::Resource};
 
 /// How often a dispatcher looks while there are events.
 const PACE: Duration = Duration::from_micros(500);
+/// How often it does if rings would be full by then: about the shortest sleep that a system knows.
+const HASTE: Duration = Duration::from_micros(50);
 /// How many times a flush looks again, [`PACE`] apart, after events that do not come: about a second.
 const PATIENCE: u32 = 2_000;
 /// How seldom it looks at least.
@@ -76,7 +79,7 @@ impl Shared {
 
     fn run<R: Resource>(&self, hub: &Hub<R>, mut reader: Reader<R>, mut observer: Box<dyn Observer<R::Key>>) {
         SERVES.set(self);
-        let mut pause = PACE;
+        let (mut pace, mut pause) = (PACE, PACE);
         let mut patience = PATIENCE;
         loop {
             let phase = *self.phase();
@@ -84,7 +87,7 @@ impl Shared {
                 break;
             }
             // In a flush everything must come out; before, another one's turn is as good.
-            hub.pump(phase.is_some());
+            let has_more = hub.pump(phase.is_some());
             let mut had_some = false;
             while self.deliver(hub, &mut reader, &mut *observer) {
                 had_some = true;
@@ -103,7 +106,11 @@ impl Shared {
                 }
                 continue;
             }
-            pause = if had_some { PACE } else { (2 * pause).min(IDLE) };
+            pace = paced(pace, has_more);
+            if has_more {
+                continue;
+            }
+            pause = if had_some { pace } else { (2 * pause).min(IDLE) };
             self.sleep(phase, pause);
         }
         // User code, both.
@@ -142,6 +149,12 @@ impl Shared {
         // `None`: the `Drop` of a key has panicked.
         read.unwrap_or(true) && !self.discards()
     }
+}
+
+/// How often to look from now on, after rings were found to be fuller than they should be, or not.
+fn paced(pace: Duration, has_more: bool) -> Duration {
+    // Faster at once, slower by and by: it has to be seen whether that is enough.
+    if has_more { (pace / 2).max(HASTE) } else { (pace + pace / 16).min(PACE) }
 }
 
 impl Dispatchers {
@@ -197,5 +210,23 @@ impl Dispatchers {
 impl Drop for Dispatchers {
     fn drop(&mut self) {
         self.stop(Closing::Discard, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_rings_are_looked_at_more_often() {
+        assert_eq!(paced(PACE, true), PACE / 2);
+        assert_eq!(paced(HASTE, false), HASTE + HASTE / 16);
+        let mut pace = PACE;
+        (0..4).for_each(|_| pace = paced(pace, true));
+        assert_eq!(pace, HASTE);
+        (0..20).for_each(|_| pace = paced(pace, false));
+        assert!(pace > HASTE && pace < PACE, "not all at once: {pace:?}");
+        (0..40).for_each(|_| pace = paced(pace, false));
+        assert_eq!(pace, PACE);
     }
 }

@@ -23,7 +23,7 @@
 
 use std::{collections::VecDeque, sync::PoisonError};
 
-use super::{Dropped, Event, EventKind, Range, Ring, flush::Flush};
+use super::{Dropped, Event, EventKind, Range, Ring, flush::Flush, ring::Taken};
 use crate::{
     node::{Node, quietly},
     resource::Resource,
@@ -90,11 +90,15 @@ pub struct Hub<R: Resource> {
     #[allow(clippy::disallowed_types)]
     missed: count::AtomicU64,
     #[allow(clippy::disallowed_types)]
+    discarded: count::AtomicU64,
+    #[allow(clippy::disallowed_types)]
     panics: count::AtomicU64,
 }
 
 /// Full rings that an inbox has room for.
 const ROUNDS: usize = 16;
+/// Events of one ring in one batch, at most: so that a batch is neither larger than a cache nor than what an allocator keeps at hand.
+const AT_ONCE: usize = 4_096;
 
 impl<R: Resource> Hub<R> {
     /// Rings for `shards` shards and the fleet, each with room for `capacity` events.
@@ -105,8 +109,10 @@ impl<R: Resource> Hub<R> {
             fleet: SpinLock::new(()),
             turn: Mutex::new(Turn { told: vec![0; shards + 1], flush: Flush::No }),
             inboxes: Mutex::new(Vec::new()),
-            backlog: capacity.next_power_of_two().saturating_mul(ROUNDS),
+            // What one pump may find has room in an inbox that is empty, however many shards there are.
+            backlog: capacity.next_power_of_two().saturating_mul(ROUNDS.max(shards + 1)),
             missed: count::AtomicU64::new(0),
+            discarded: count::AtomicU64::new(0),
             panics: count::AtomicU64::new(0),
         }
     }
@@ -116,7 +122,8 @@ impl<R: Resource> Hub<R> {
         &self.rings
     }
 
-    fn fleet_ring(&self) -> &Ring<R> {
+    /// For what belongs to no shard.
+    pub fn fleet_ring(&self) -> &Ring<R> {
         &self.rings[self.rings.len() - 1]
     }
 
@@ -129,7 +136,7 @@ impl<R: Resource> Hub<R> {
         {
             let _producer = self.fleet.lock();
             // SAFETY: the lock of this ring's producers is held.
-            let _ = unsafe { ring.reserve(&mut range, kind, node, 0) };
+            unsafe { ring.reserve(&mut range, kind, node, 0) };
         }
         if !range.is_empty() {
             // SAFETY: the lock is free, the range is of the section above, and the caller keeps the node.
@@ -137,16 +144,19 @@ impl<R: Resource> Hub<R> {
         }
     }
 
-    /// Emitted and dropped events that belong to no shard; those whose key could not be cloned are both.
-    pub fn fleet_counts(&self) -> (u64, u64) {
-        let (emitted, dropped) = self.fleet_ring().counts();
-        (emitted, dropped + self.fleet_ring().void())
-    }
-
     /// Events that found no room in an inbox, each as often as there were such inboxes.
     pub fn missed(&self) -> u64 {
         // Relaxed, here and below: counts.
         self.missed.load(Ordering::Relaxed)
+    }
+
+    /// Events that were in an inbox, or on the way out of it, when its reader left; each as often as there were such readers.
+    pub fn discarded(&self) -> u64 {
+        self.discarded.load(Ordering::Relaxed)
+    }
+
+    fn discard(&self, events: usize) {
+        self.discarded.fetch_add(events as u64, Ordering::Relaxed);
     }
 
     /// Panics of observers.
@@ -174,17 +184,22 @@ impl<R: Resource> Hub<R> {
         self.inboxes().iter().any(|inbox| !inbox.is_closed)
     }
 
-    /// U1 and U2, if it is nobody else's turn; waits for its turn if `wait`.
-    pub fn pump(&self, wait: bool) {
+    /// U1 and U2, if it is nobody else's turn; waits for its turn if `wait`. Answers whether to come again at once: there was more than fits
+    /// into a batch, or so much in a ring that it would have been full soon.
+    pub fn pump(&self, wait: bool) -> bool {
         let turn = if wait { Some(self.turn()) } else { self.turn.try_lock().ok() };
-        let Some(mut turn) = turn else { return };
+        let Some(mut turn) = turn else { return false };
         let Turn { told, flush } = &mut *turn;
         let mut batch = Batch { events: Vec::new(), complete: Vec::new() };
         // Before the rings are read: what is below the mark finds room, however much the inboxes hold.
         let must_fit = flush.wants_more(told);
+        let mut has_more = false;
         for (ring, told) in self.rings.iter().zip(told.iter_mut()) {
-            // A bound, so that a producer that is as fast as we are does not keep us here.
-            let complete = ring.take(&mut batch.events, self.backlog);
+            // A bound also so that a producer that is as fast as we are does not keep us here.
+            let before = batch.events.len();
+            let Taken { complete, is_cut } = ring.take(&mut batch.events, AT_ONCE);
+            let taken = batch.events.len() - before;
+            has_more |= is_cut || taken > ring.capacity() / 2;
             if let Some(last) = batch.events.last().filter(|last| last.shard == ring.shard()) {
                 *told = last.sequence + 1;
             }
@@ -198,6 +213,7 @@ impl<R: Resource> Hub<R> {
         drop(turn);
         // The last reference may be ours, and keys are user code.
         let _ = quietly(|| drop(batch));
+        has_more
     }
 
     /// U2.
@@ -251,22 +267,24 @@ pub enum News<'a, K> {
 }
 
 impl<R: Resource> Reader<R> {
-    /// U3 and U4: one batch. `tell` answers whether to go on; if not, the rest of the batch is lost to this reader. Answers whether
-    /// there was one.
+    /// U3 and U4: one batch. `tell` answers whether to go on; if not, it has told of nothing, and the rest of the batch is lost to this
+    /// reader, and counts as discarded. Answers whether there was one.
     pub fn read(&mut self, mut tell: impl FnMut(News<'_, R::Key>) -> bool) -> bool {
         let batch = {
             let mut inboxes = self.hub.inboxes();
             let Some(batch) = inboxes[self.index].pop() else { return false };
             batch
         };
-        for event in &batch.events {
+        for (event, left) in batch.events.iter().zip((1..=batch.events.len()).rev()) {
             if let Some(dropped) = self.advance(event.shard, event.sequence)
                 && !tell(News::Dropped(dropped))
             {
+                self.hub.discard(left);
                 return true;
             }
             self.expected[event.shard as usize] = Some(event.sequence + 1);
             if !tell(News::Event(event)) {
+                self.hub.discard(left);
                 return true;
             }
         }
@@ -312,6 +330,7 @@ impl<R: Resource> Drop for Reader<R> {
         inbox.len = 0;
         let batches = std::mem::take(&mut inbox.batches);
         drop(inboxes);
+        self.hub.discard(batches.iter().map(|batch| batch.events.len()).sum());
         // Keys are user code.
         drop(batches);
     }

@@ -25,7 +25,7 @@ mod ring;
 pub use dispatch::Dispatchers;
 pub use hub::{Hub, News, Reader};
 pub use observer::{Closing, Dropped, ObserveError, Observer};
-pub use ring::{Range, Ring};
+pub use ring::{Range, Ring, is_plain};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +110,12 @@ pub struct Event<K> {
     pub key: Option<K>,
     /// The generation of its state word afterwards; 0 if the event is about no resource's state.
     pub generation: u32,
+    /// Counts how often anything has joined the fleet, up to when this resource did: a key that is removed and inserted again has a larger
+    /// number. 0 if the event is about no resource.
+    ///
+    /// The events of one shard come in order. A key that comes back may have another shard, and then nothing is promised of which comes first:
+    /// the larger number is the later, and whoever keeps a state by key leaves out what is of a smaller one than he has seen of it.
+    pub membership: u64,
     /// The resource's home shard. Waits and the closing belong to none: they are numbered apart, and have the number of shards here.
     pub shard: u32,
     /// Counts the events of that shard from 0, dropped ones included: a gap shows what was lost.

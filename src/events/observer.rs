@@ -10,6 +10,9 @@ use super::Event;
 /// The events of one shard come in the order of the transitions, each at most once. What is missing in between is told by
 /// [`on_drop`](Observer::on_drop), before the event that follows it.
 ///
+/// A resource has one shard for life, so its events are in order. One that is removed and inserted again may get another shard, and be told
+/// of in another order: see [`Event::membership`].
+///
 /// # Callbacks
 /// Every observer has a thread and an inbox of its own: a slow one delays neither the scheduler nor other observers. It may call the
 /// scheduler, in any way. It should not own it: hold a [`Weak`](std::sync::Weak), or the scheduler lives until it is closed. A panic
@@ -44,7 +47,24 @@ use super::Event;
 /// ```
 ///
 /// An observer belongs to its scheduler from [`Builder::observer`](crate::Builder::observer) on; nobody can exchange it, or keep a hand on
-/// it:
+/// it. This is compiled:
+///
+/// ```
+/// use leasehold::{Entry, Event, Observer, Scheduler};
+///
+/// struct Counter(u64);
+/// impl Observer<u8> for Counter {
+///     fn on_event(&mut self, _: &Event<u8>) {
+///         self.0 += 1;
+///     }
+/// }
+///
+/// let mut mine = Counter(0);
+/// let kept = &mut mine;
+/// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().observer(mine).build().unwrap();
+/// ```
+///
+/// And with one line more, that uses what was kept, it is not:
 ///
 /// ```compile_fail,E0505
 /// use leasehold::{Entry, Event, Observer, Scheduler};

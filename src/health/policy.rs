@@ -42,7 +42,8 @@ pub struct Ejection {
 
 impl Default for Ejection {
     /// Five failures in a row; 30 s, doubled each time, at most 300 s, up to 10 % less at random; at most 10 % of the fleet, and whoever
-    /// finds no place rests for 100 ms, doubled each time, at most 2 s; a ramp of 30 s. Neither rate nor latency ejects.
+    /// finds no place rests for 100 ms, doubled each time, at most 2 s, or for as long as [`without_place`](Ejection::without_place) says;
+    /// a ramp of 30 s. Neither rate nor latency ejects.
     fn default() -> Self {
         Ejection {
             consecutive: 5,
@@ -95,7 +96,9 @@ impl Ejection {
     }
 
     /// How many percent of the fleet may be ejected by these rules at once, rounded down: with 10, nobody in a fleet of nine. Counted
-    /// with the ejection in question, and kept when members leave: then those whose time is over first come back early.
+    /// with the ejection in question, and kept when members leave: then those whose time is over first come back early, in the call that
+    /// removes; for the moment between the removal and that, within this call, there may be one too many for each removal that is going on. No
+    /// ejection makes it more. What somebody has [ejected](crate::Scheduler::eject) by hand takes no place, and is no reason to keep others in: whoever does so knows why.
     ///
     /// While there is no place, these rules eject nobody: of two that fail at once, and one place, the other one only
     /// [rests](Ejection::without_place), for a short time, again and again.
@@ -103,12 +106,22 @@ impl Ejection {
         Ejection { max_share: percent, ..self }
     }
 
-    /// How long a resource that is to be ejected rests if there is no place under the [share](Ejection::max_share): after each outcome
-    /// that the rules object to, `times` counting those since it was well. A probe that fails without a place rests likewise, and stays a
-    /// probe. [`Backoff::None`]: such a one is lent as before, and if it has the best rank and fails at once, to nearly everybody.
+    /// How long a resource that is to be ejected rests if there is no place under the [share](Ejection::max_share): after a failure
+    /// that the rules object to, `times` counting the rests since it was well; of many that come back together, after the first. A probe
+    /// that fails without a place rests likewise, and stays a probe. [`Backoff::None`]: such a one is lent as before, and if it has the best
+    /// rank and fails at once, to nearly everybody.
     ///
     /// A rest knows no share: if all fail, all rest, and an acquisition that comes meanwhile is told when the first of them is back. So
-    /// it should be short: after a fault of all of them at once the fleet is back that much later.
+    /// it should be short: after a fault of all of them at once the fleet is back that much later. A success that is too slow lets nobody
+    /// rest: it was one.
+    ///
+    /// [`Backoff::Exponential`] goes on growing beyond its `longest`, up to [that of ejections](Ejection::longest), as long as others are
+    /// well and it would be asked too often: if since its last rest began there were successes in the fleet, but fewer than a hundred for
+    /// each of its calls that failed in that time (of one with several units all may be lent before the first is back). Then the next rest is
+    /// as many times longer as that takes, at least twice, and at most twice for each such call. So one that fails at once gets
+    /// about a hundredth of the calls in the long run, and two hundredths at most, if fifty successes for each of its units take no longer
+    /// than the longest ejection. If they take longer it gets more: it is asked again after that time all the same. To rest until slow calls
+    /// have added up to so many would keep it out for hours after a quiet night.
     pub fn without_place(self, rest: Backoff) -> Self {
         Ejection { without_place: rest, ..self }
     }
@@ -144,6 +157,31 @@ impl Ejection {
         }
     }
 
+    /// For how long one rests that has found no place, the `times`th time since it was well. `last`: for how long before; meanwhile: its
+    /// calls that have failed, and the successes of others, if they are known.
+    pub(crate) fn rest_without_place(
+        &self,
+        times: u32,
+        last: u64,
+        (calls, others): (u32, Option<u64>),
+    ) -> Option<u64> {
+        let usual = self.without_place.after(times)?;
+        let is_fixed = !matches!(self.without_place, Backoff::Exponential { .. });
+        let calls = u64::from(calls).max(1);
+        let enough = ENOUGH * calls;
+        Some(match others {
+            _ if times < 2 || is_fixed => usual,
+            Some(0) => usual,
+            Some(others) if others < enough => {
+                // Asked more often than it should be, and the others do what there is to do. Not as much longer as a few successes would
+                // say: there may soon be many.
+                let longer = (enough / others).clamp(2, 2 * calls);
+                last.saturating_mul(longer).min(nanos(self.longest)).max(usual)
+            }
+            _ => last.max(usual),
+        })
+    }
+
     /// For how long the `times`th ejection in a row lasts. `draw` is uniform over 16 bits.
     pub(crate) fn duration(&self, times: u32, draw: u16) -> u64 {
         let (base, longest) = (nanos(self.base), nanos(self.longest));
@@ -152,6 +190,9 @@ impl Ejection {
         full - (most * u128::from(draw) / u128::from(u16::MAX)) as u64
     }
 }
+
+/// Successes of others for each call of one that has no place, at least.
+const ENOUGH: u64 = 100;
 
 /// How long a resource rests after an outcome that is no success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,9 +245,12 @@ pub struct Cooldown {
 }
 
 impl Default for Cooldown {
-    /// As long as a rate limit says, and not at all after a failure.
+    /// As long as a rate limit says, but at least 100 ms, doubled with each further one in a row, at most 2 s: one that says "at once", each
+    /// time, would otherwise be free all the time, and get nearly all the traffic. Not at all after a failure.
     fn default() -> Self {
-        Cooldown { failure: Backoff::None, rate_limit: Backoff::None, retry_after_at_most: Duration::MAX }
+        let rate_limit =
+            Backoff::Exponential { base: Duration::from_millis(100), longest: Duration::from_secs(2) };
+        Cooldown { failure: Backoff::None, rate_limit, retry_after_at_most: Duration::MAX }
     }
 }
 
@@ -216,7 +260,7 @@ impl Cooldown {
         Cooldown { failure: backoff, ..self }
     }
 
-    /// The least rest after [`Outcome::RateLimited`]; it is longer if the outcome says so.
+    /// The least rest after [`Outcome::RateLimited`]; it is longer if the outcome says so. [`Backoff::None`]: as long as it says.
     pub fn on_rate_limit(self, backoff: Backoff) -> Self {
         Cooldown { rate_limit: backoff, ..self }
     }
@@ -281,6 +325,9 @@ mod tests {
         let plain = Cooldown::default();
         assert_eq!(plain.rest(Outcome::Failed, 1), None);
         assert_eq!(plain.rest(limited(3), 9), Some(3_000_000_000));
+        let at_once = [1, 2, 3, 4, 5, 6, 99].map(|times| plain.rest(limited(0), times).expect("it rests"));
+        assert_eq!(at_once.map(|rest| rest / 1_000_000), [100, 200, 400, 800, 1_600, 2_000, 2_000]);
+        assert_eq!(plain.on_rate_limit(Backoff::None).rest(limited(0), 9), Some(0), "what it says");
         let backoff = Backoff::Exponential { base: second, longest: 5 * second };
         let rules = plain
             .on_failure(backoff)
@@ -302,13 +349,46 @@ mod tests {
             rules.max_share(101),
             rules.jitter(101),
             rules.failure_rate(0, 1),
+            rules.failure_rate(101, 1),
+            rules.failure_rate(50, 0),
             rules.failure_rate(50, 65),
             rules.latency(1.0, 5),
+            rules.latency(2.0, 0),
+            rules.latency(2.0, 65),
             rules.latency(f64::NAN, 5),
             rules.base(Duration::ZERO),
             rules.longest(Duration::from_secs(1)),
         ] {
             assert!(wrong.fault().is_some(), "{wrong:?}");
         }
+        for right in [
+            rules.max_share(0),
+            rules.max_share(100),
+            rules.jitter(100),
+            rules.failure_rate(1, 1),
+            rules.failure_rate(100, 64),
+            rules.latency(1.001, 1),
+            rules.latency(2.0, 64),
+            rules.base(Duration::from_secs(300)),
+        ] {
+            assert_eq!(right.fault(), None, "{right:?}");
+        }
+    }
+
+    #[test]
+    fn doubling_ends_where_the_word_does() {
+        assert_eq!([0, 1, 2, 3].map(|times| doubled(5, times)), [5, 5, 10, 20]);
+        assert_eq!([63, 64, 65].map(|times| doubled(1, times)), [1 << 62, 1 << 63, u64::MAX]);
+        assert_eq!([62, 63].map(|times| doubled(3, times)), [3 << 61, 3 << 62]);
+        assert_eq!((doubled(3, 64), doubled(0, 99)), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn a_draw_takes_its_part_of_the_jitter() {
+        let rules = Ejection::default().base(Duration::from_nanos(65_535_000)).jitter(20);
+        assert_eq!(
+            [0, 1, 30_000, 65_535].map(|draw| 65_535_000 - rules.duration(1, draw)),
+            [0, 200, 6_000_000, 13_107_000]
+        );
     }
 }

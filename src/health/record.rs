@@ -80,6 +80,8 @@ pub struct Report {
     pub cooldown: Option<Cooldown>,
     /// The fleet's median latency; 0 if it is not known.
     pub median: u64,
+    /// The fleet's successes so far, if there seemed to be no place.
+    pub successes: Option<u64>,
     /// Uniform.
     pub draw: u16,
 }
@@ -125,7 +127,8 @@ pub struct Record {
     judged: AtomicU64,
     /// Failures in a row, whatever has been forgotten.
     failures: AtomicU32,
-    /// Outcomes in a row that were no successes, rate limits among them.
+    /// Outcomes in a row that were no successes, rate limits among them. Of many that were lent together and come back while it rests, each
+    /// says the same: they count as one.
     troubles: AtomicU32,
     latency: AtomicU64,
     phase: AtomicU8,
@@ -140,8 +143,14 @@ pub struct Record {
     full: AtomicU32,
     /// The most leases that were out at an outcome while it was healthy.
     busiest: AtomicU32,
-    /// Outcomes that the rules objected to while there was no place, since it was well.
+    /// Rests after failures that the rules objected to while there was no place, since it was well.
     spared: AtomicU32,
+    /// Such failures since the last of those rests began, with the one that it began with.
+    spared_calls: AtomicU32,
+    /// How long the last of those rests was to be.
+    spared_rest: AtomicU64,
+    /// The fleet's successes when it began.
+    spared_at: AtomicU64,
     /// Leases from before the probe are out, or may be: what comes back first is not it.
     stale: AtomicBool,
 }
@@ -186,6 +195,19 @@ impl Record {
         self.set_phase(Phase::Probing);
     }
 
+    /// No lease is out any more: the next one is not from before the probe, whether or not the last of those said anything.
+    pub fn nothing_is_out(&self) {
+        // Nearly always so already: then its line is not written.
+        if self.is_stale() {
+            self.stale.store(false, Relaxed);
+        }
+    }
+
+    /// Leases from before the probe may be out.
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Relaxed)
+    }
+
     /// Somebody knows better: it is healthy, and was never ejected.
     pub fn begin_anew(&self) {
         self.forget();
@@ -197,8 +219,7 @@ impl Record {
 
     /// Whether a return with so many leases out, its own among them, is the probe's.
     fn is_probe(&self, out: u32) -> bool {
-        // The probe is lent when all others are back. If the last of those was returned without an outcome, the probe is taken for it:
-        // then there is another one.
+        // The probe is lent when all others are back. The last of those either comes by here, or says nothing: see `nothing_is_out`.
         out <= 1 && !self.stale.swap(false, Relaxed)
     }
 
@@ -261,7 +282,7 @@ impl Record {
         take: impl FnOnce() -> bool,
     ) -> Verdict {
         let mut verdict = Verdict::default();
-        self.remember(report.outcome);
+        self.remember(report.outcome, cools);
         let at = |rest: u64| report.now.saturating_add(rest).min(u64::MAX - 1);
         let rest = report.cooldown.and_then(|rules| rules.rest(report.outcome, self.troubles.load(Relaxed)));
         // No rest is not a rest that is over at once: that would let waiters wait until somebody looks.
@@ -296,12 +317,15 @@ impl Record {
         if is_ill && can_eject && take() {
             verdict.eject = Some(self.eject(rules, report));
             verdict.ramps = false;
-        } else if is_ill && can_eject {
-            // Of many that fail together, each says the same: one counts.
-            if !cools {
-                let times = self.spared.load(Relaxed).saturating_add(1);
-                self.spared.store(times, Relaxed);
-                let rest = rules.without_place.after(times);
+        } else if is_ill && can_eject && report.outcome == Outcome::Failed {
+            // A slow success is none of this: when all are slower than they were, nobody would be left.
+            let calls = self.spared_calls.load(Relaxed);
+            if cools {
+                // Of many that fail together, each says the same, and one lets it rest. But each was a call.
+                self.spared_calls.store(calls.saturating_add(1), Relaxed);
+            } else {
+                self.spared_calls.store(1, Relaxed);
+                let rest = self.rest_without_place(rules, calls, report.successes);
                 verdict.cool = verdict.cool.max(rest.filter(|&rest| rest > 0).map(at));
             }
         }
@@ -317,6 +341,20 @@ impl Record {
         verdict
     }
 
+    /// `calls`: of its own that have failed since it rested last, or was about to.
+    fn rest_without_place(&self, rules: &Ejection, calls: u32, successes: Option<u64>) -> Option<u64> {
+        let times = self.spared.load(Relaxed).saturating_add(1);
+        self.spared.store(times, Relaxed);
+        // Its own are not among them: with one it would be well. Not known: the place was taken after they would have been asked for.
+        let others = successes.map(|now| now.saturating_sub(self.spared_at.load(Relaxed)));
+        let rest = rules.rest_without_place(times, self.spared_rest.load(Relaxed), (calls, others))?;
+        self.spared_rest.store(rest, Relaxed);
+        if let Some(successes) = successes {
+            self.spared_at.store(successes, Relaxed);
+        }
+        Some(rest)
+    }
+
     /// Works for w of the time if it rests `(1 - w) / w` times as long as it has worked.
     fn rest_on_ramp(&self, rules: &Ejection, now: u64, latency: u64) -> Option<u64> {
         let (gone, ramp) = self.on_ramp(rules, now);
@@ -329,7 +367,10 @@ impl Record {
         Some(u64::try_from(rest).unwrap_or(u64::MAX))
     }
 
-    fn remember(&self, outcome: Outcome) {
+    fn remember(&self, outcome: Outcome, cools: bool) {
+        if !cools && matches!(outcome, Outcome::Failed | Outcome::RateLimited { .. }) {
+            self.troubles.store(self.troubles.load(Relaxed).saturating_add(1), Relaxed);
+        }
         let add = |count: &AtomicU64| count.store(count.load(Relaxed) + 1, Relaxed);
         let more = |count: &AtomicU32| count.store(count.load(Relaxed).saturating_add(1), Relaxed);
         match outcome {
@@ -348,13 +389,9 @@ impl Record {
                 add(&self.failed);
                 more(&self.in_a_row);
                 more(&self.failures);
-                more(&self.troubles);
                 self.push(1);
             }
-            Outcome::RateLimited { .. } => {
-                add(&self.rate_limited);
-                more(&self.troubles);
-            }
+            Outcome::RateLimited { .. } => add(&self.rate_limited),
             Outcome::Cancelled => add(&self.cancelled),
         }
     }

@@ -32,6 +32,11 @@ impl Share {
         (u64::from(members) * u64::from(self.percent) / 100) as u32
     }
 
+    /// Whether there seems to be a place. A hint.
+    pub fn has_place(&self, members: u32) -> bool {
+        self.count() < self.places(members)
+    }
+
     /// S1 to S3: takes a place, if there is one.
     pub fn take(&self, members: impl Fn() -> u32) -> bool {
         // Relaxed throughout: the fence orders it; nothing else is published by the count.
@@ -47,8 +52,9 @@ impl Share {
             }
         }
         // SeqCst: pairs with the one in `exceeds`; both outcomes in the module header.
-        // Survives removal: the models have one shard, whose lock the ejection holds here and the removal takes before R1, so that
-        // the lock orders the two; a removal in another shard takes another lock.
+        // Survives removal: in one shard the lock orders the two; in two, whoever ejects looks once more at the end of S4, behind the
+        // fence of `exceeds`, and what is too many by then comes back. Without this one it would only be too many for longer.
+        // Survives SeqCst -> AcqRel: as its removal.
         fence(Ordering::SeqCst);
         if self.count() > self.places(members()) {
             self.give_back();

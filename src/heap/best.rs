@@ -73,6 +73,21 @@ impl Walk {
     }
 }
 
+/// The entries whose predecessor is at `place`, which is on an even level: none of them is smaller.
+#[inline]
+pub(super) fn successors(heap: &MinMaxHeap, place: Place, mut offer: impl FnMut(Place)) {
+    if let Some(grandchildren) = heap.storage.grandchildren(place) {
+        (0..4).for_each(|index| offer(grandchildren.in_line(index)));
+    } else {
+        (0..3).filter_map(|index| heap.storage.grandchild(place, index)).for_each(&mut offer);
+        let children = (0..2).filter_map(|index| heap.storage.child(place, index));
+        children.filter(|&child| heap.storage.child(child, 0).is_none()).for_each(&mut offer);
+    }
+    if place.position().is_multiple_of(2) {
+        place.parent().into_iter().for_each(&mut offer);
+    }
+}
+
 pub(super) fn walk(heap: &MinMaxHeap) -> Best {
     let found = Best { entries: [Entry::default(); Best::MAX], len: 0 };
     let Some(root) = heap.storage.place(1) else { return found };
@@ -85,17 +100,7 @@ pub(super) fn walk(heap: &MinMaxHeap) -> Best {
         if !place.is_min() {
             continue; // nobody's predecessor
         }
-        let mut offer = |next: Place| walk.offer(next, heap.storage.get(next));
-        if let Some(grandchildren) = heap.storage.grandchildren(place) {
-            (0..4).for_each(|index| offer(grandchildren.in_line(index)));
-        } else {
-            (0..3).filter_map(|index| heap.storage.grandchild(place, index)).for_each(&mut offer);
-            let children = (0..2).filter_map(|index| heap.storage.child(place, index));
-            children.filter(|&child| heap.storage.child(child, 0).is_none()).for_each(&mut offer);
-        }
-        if place.position().is_multiple_of(2) {
-            place.parent().into_iter().for_each(&mut offer);
-        }
+        successors(heap, place, |next| walk.offer(next, heap.storage.get(next)));
     }
     walk.found
 }

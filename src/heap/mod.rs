@@ -26,6 +26,7 @@
 //! | `side` | "small above" and "large above" as types |
 //! | `sift` | how an entry finds its place |
 //! | `best` | the first eight in order, without removing them |
+//! | `below` | how many are better than a rank, without removing them |
 //! | `min_max` | the operations |
 //! | `tail` | a short sorted run for entries that come in order |
 //! | `queue` | the heap with a short sorted front and a tail, as a shard uses it |
@@ -36,6 +37,8 @@
 //! resource and gives it back to [`MinMaxHeap::remove`] or [`MinMaxHeap::replace`]. Positions start at 1, so 0 can
 //! mean "not in the heap".
 
+#[cfg(any(test, feature = "telemetry"))]
+mod below;
 mod best;
 mod entry;
 mod min_max;

@@ -325,6 +325,19 @@ impl Queue {
         Best::collect(front.chain(behind))
     }
 
+    /// How many entries have a rank below `rank`; `most` if it is more than that. O(answer).
+    #[cfg(any(test, feature = "telemetry"))]
+    pub fn count_below(&self, rank: u64, most: usize) -> usize {
+        let is_better = |entry: &Entry| entry.rank() < rank;
+        // The largest of the front comes first; all of it is smaller than what is behind it.
+        let front = self.len - self.front[..self.len].partition_point(|entry| !is_better(entry));
+        if front < self.len {
+            return front.min(most);
+        }
+        let sorted = front + self.tail.iter().take_while(is_better).count();
+        sorted.min(most) + super::below::count(&self.body, rank, most.saturating_sub(sorted))
+    }
+
     /// All entries, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         self.front[..self.len].iter().copied().chain(self.body.iter()).chain(self.tail.iter())
@@ -453,6 +466,12 @@ mod tests {
                 let best: Vec<Entry> = oracle.iter().take(Best::MAX).copied().collect();
                 prop_assert_eq!(&*queue.best(), &best[..]);
                 prop_assert_eq!(queue.iter().collect::<BTreeSet<_>>(), oracle.clone());
+                for rank in [0, 1, ticket % 61, 30, 60, u64::MAX] {
+                    let below = oracle.iter().filter(|entry| entry.rank() < rank).count();
+                    prop_assert_eq!(queue.count_below(rank, usize::MAX), below);
+                    let most = ticket as usize % 40;
+                    prop_assert_eq!(queue.count_below(rank, most), below.min(most));
+                }
                 for entry in &oracle {
                     prop_assert_eq!(queue.get(entry.slot(), table.0[entry.slot() as usize]), *entry);
                 }

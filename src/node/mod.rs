@@ -6,7 +6,7 @@
 //! 2. [`Owned`], and each value's [`Claims`], are touched only by the holder of the home shard's lock.
 //! 3. `value`, `rank`, `deadline` and `shared` are *written* only under that lock; anyone may read them. A value is read through a guard of
 //!    the reclaimer, or by a lease that claims it.
-//! 4. `key`, `hash`, `home` and `batch` never change.
+//! 4. `key`, `hash`, `home`, `batch` and `ranked` never change.
 //! 5. A node is freed when its word [is spent](State::is_spent), no pin is left, and every guard of that time is gone.
 //! 6. A value is freed when another has superseded it (or its node is freed), no lease and no pin claims it, and every
 //!    guard of that time is gone.
@@ -31,12 +31,12 @@ pub use parting::{Parting, Party};
 pub use state::{Added, Hold, Moved, NodeState, Refused, Standing, State};
 
 use crate::{
-    health::Record,
+    health::{Record, Seen},
     lookup::{Guard, Keyed, Link},
     resource::Resource,
     sync::{
         UnsafeCell,
-        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -108,8 +108,13 @@ pub struct Node<R: Resource> {
     home: u16,
     /// See [`Node::is_shared`].
     shared: AtomicBool,
+    /// Outcomes have a say in the rank. Never changes (rule 4).
+    ranked: bool,
     /// Rule 7: `One` is the first value, superseded, `Other` the node without it.
     parting: Parting,
+    /// See [`Node::membership`]: 48 bits, in what would else be padding.
+    membership_high: AtomicU16,
+    membership_low: AtomicU32,
     deadline: AtomicU64,
     /// What its outcomes say, if they are remembered.
     record: Option<Box<Record>>,
@@ -156,6 +161,8 @@ pub struct Draft<R: Resource> {
     pub resource: R,
     /// Outcomes are remembered.
     pub remember: bool,
+    /// They have a say in the rank.
+    pub ranked: bool,
 }
 
 #[allow(unsafe_code)]
@@ -163,18 +170,21 @@ impl<R: Resource> Node<R> {
     /// A node that nobody can see yet, to be freed by [`Node::free`]. `batch` is 0 for a resource inserted alone.
     #[allow(clippy::disallowed_types)]
     pub fn boxed(draft: Draft<R>, home: u32, batch: u32) -> NonNull<Self> {
-        let Draft { key, hash, limit, rank, resource, remember } = draft;
+        let Draft { key, hash, limit, rank, resource, remember, ranked } = draft;
         let node = Box::into_raw(Box::new(Node {
             link: Link::new(),
             state: NodeState::new_staged(),
             value: AtomicPtr::new(std::ptr::null_mut()),
             rank: AtomicU64::new(rank),
+            membership_high: AtomicU16::new(0),
+            membership_low: AtomicU32::new(0),
             deadline: AtomicU64::new(0),
             record: remember.then(Box::default),
             hash,
             // There are 1,024 shards at most.
             home: home as u16,
-            shared: AtomicBool::new(limit != 1),
+            shared: AtomicBool::new(limit != 1 || ranked),
+            ranked,
             batch,
             owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
             key: ManuallyDrop::new(key),
@@ -263,17 +273,51 @@ impl<R: Resource> Node<R> {
         self.record.as_deref()
     }
 
-    /// Whether the current value allows more than one lease. Under the home lock it is exact; without it a hint.
+    /// Whether leases may change the rank: the current value allows more than one, though it may have only one for a while (on its way back
+    /// from an ejection), or leases from before a probe were out when the limit was noted last, or outcomes have a say in it. `false` is exact
+    /// under the home lock; without it a hint.
     #[inline]
     pub fn is_shared(&self) -> bool {
         // Relaxed: as `rank`.
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it does. The caller holds the home lock.
-    pub fn set_shared(&self, shared: bool) {
+    /// Notes whether leases change the rank, now that they are limited to so many. The caller holds the home lock.
+    pub fn note_limit(&self, limit: u32) {
         // Relaxed: as `rank`.
-        self.shared.store(shared, Ordering::Relaxed);
+        self.shared.store(!self.is_single(limit) || self.ranked, Ordering::Relaxed);
+    }
+
+    /// Whether one lease is allowed, by a limit that holds now and by the one that holds again if that is for a while only; and leases from
+    /// before a probe are back. The caller holds the home lock.
+    #[inline]
+    pub fn is_single(&self, limit: u32) -> bool {
+        let is_one = |record: &Record| record.full_limit().is_none_or(|full| full == 1) && !record.is_stale();
+        limit == 1 && self.record().is_none_or(is_one)
+    }
+
+    /// What a rank may depend on beside value and load, if it does.
+    #[inline]
+    pub fn seen(&self) -> Option<Seen> {
+        if !self.ranked {
+            return None;
+        }
+        self.record().map(Record::seen)
+    }
+
+    /// Which of all that have joined the fleet it is, if there are events; 0 before it has its key.
+    #[inline]
+    pub fn membership(&self) -> u64 {
+        // Relaxed: written before it becomes visible, and never again; whoever reads it has found it visible.
+        let high = self.membership_high.load(Ordering::Relaxed);
+        u64::from(high) << 32 | u64::from(self.membership_low.load(Ordering::Relaxed))
+    }
+
+    /// Numbers it. It has its key, and is not visible yet.
+    pub fn set_membership(&self, number: u64) {
+        // Relaxed: see `membership`.
+        self.membership_high.store((number >> 32) as u16, Ordering::Relaxed);
+        self.membership_low.store(number as u32, Ordering::Relaxed);
     }
 
     /// The batch it was inserted with; 0 if alone.

@@ -262,8 +262,16 @@ fn the_largest_ring_is_complete_and_its_lookup_short() {
     let limit = (Ring::MAX_POINTS / MAX_SHARDS as u64) as u32;
     let ring = Ring::new(&[1; MAX_SHARDS], limit).expect("at the limit");
     assert_eq!(ring.successors(1).count(), MAX_SHARDS);
-    let longest = ring.index.windows(2).map(|pair| pair[1] - pair[0]).max();
+    let crowded: Vec<usize> = (0..ring.index.len()).filter(|&top| ring.index[top] & CROWDED != 0).collect();
+    let ending = |&top: &usize| {
+        let first = (ring.index[top] & !CROWDED) as usize;
+        let to = ((top as u64 + 1) << ring.shift).wrapping_sub(1);
+        ring.ends[first..].iter().take_while(|&&end| last(end) < to).count()
+    };
+    let longest = crowded.iter().map(ending).max();
     assert!(longest <= Some(12), "{longest:?}");
+    let share = crowded.len() as f64 / ring.index.len() as f64;
+    assert!(share < 0.1, "{share} of the index says nothing by itself");
 }
 
 #[test]
@@ -321,6 +329,24 @@ fn the_index_has_two_to_four_entries_an_interval() {
         let ring = Ring::new(&vec![1; shards], nodes).expect("valid");
         let share = ring.index.len() as f64 / ring.ends.len() as f64;
         assert!((2.0..4.0).contains(&share), "{share} at {shards} shards of {nodes}");
+    }
+}
+
+#[test]
+fn the_index_says_what_the_intervals_say() {
+    for weights in [&[1; 8][..], &[1, 2, 4, 0, 1000], &[3, 5], &[1]] {
+        let ring = ring(weights);
+        let step = 1 << (ring.shift - CUT_BITS);
+        for &end in &ring.ends {
+            // On both sides of the end, within its cut, and in the cuts around it.
+            for hash in [0, 1, step, step + 1].map(|by: u64| last(end).wrapping_add(by)).into_iter().chain(
+                [1, SHARD_MASK + 1, step - 1, step, step + 1].map(|by: u64| last(end).wrapping_sub(by)),
+            ) {
+                let interval = ring.ends.partition_point(|&end| last(end) < hash);
+                assert_eq!(ring.shard_of(hash), shard(ring.ends[interval]), "{hash:#x} of {weights:?}");
+                assert_eq!(ring.interval(hash), interval);
+            }
+        }
     }
 }
 

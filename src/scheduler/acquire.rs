@@ -24,7 +24,7 @@
 //! or a deadline that has come (A6 warms up what is due). Then the walk begins again. So it does if leases that are overdue were
 //! taken back after A6; if there were none, "none" was true before anybody looked for them.
 
-use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, ptr::NonNull};
+use std::{borrow::Borrow, hash::BuildHasher, hash::Hash};
 
 use super::{
     Scheduler,
@@ -36,7 +36,7 @@ use crate::{
     node::{Node, Standing},
     resource::Resource,
     shard::{Bare, Forecast, Lent, Locked, NEVER, Pin, Shard},
-    strategy::ShardView,
+    strategy::{Cell, ShardView},
     sync::{Timestamp, atomic::Ordering},
 };
 
@@ -71,6 +71,16 @@ impl<R: Resource> Core<R> {
         locked.lend_best(forecast)
     }
 
+    /// As [`lend_best`](Self::lend_best), for one who has asked for the best of all.
+    #[inline]
+    fn lend_to_order(&self, locked: &mut Locked<'_, R>, forecast: Option<&Forecast<R>>) -> Option<Lent<R>> {
+        #[allow(unused_mut)]
+        let mut lent = self.lend_best(locked, forecast)?;
+        #[cfg(feature = "telemetry")]
+        self.note_order(&mut lent);
+        Some(lent)
+    }
+
     /// The rank that the best resource a shard shows will have when it has been lent, if it is one that is ranked by its load.
     /// Runs user code.
     fn forecast_best(&self, shard: &Shard<R>, guard: &Pin<'_>) -> Option<Forecast<R>> {
@@ -83,9 +93,7 @@ impl<R: Resource> Core<R> {
 
     /// The rank of a resource at a load. Runs user code.
     pub(super) fn forecast(&self, node: &Node<R>, in_flight: u32, guard: &Pin<'_>) -> Forecast<R> {
-        let value = node.value(guard);
-        let rank = self.rank_of(node, value.resource(), in_flight);
-        Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, rank }
+        self.rank_of(node, node.value(guard), in_flight)
     }
 
     /// The shard that the strategy has chosen.
@@ -103,7 +111,7 @@ impl<R: Resource> Core<R> {
         match shard.try_lock(self.pin_for_events()) {
             None => Tried::Busy,
             Some(mut locked) => {
-                let lent = self.lend_best(&mut locked, forecast);
+                let lent = self.lend_to_order(&mut locked, forecast);
                 locked.finish();
                 lent.map_or(Tried::Empty, Tried::Lent)
             }
@@ -118,7 +126,19 @@ impl<R: Resource> Core<R> {
             || (face.staged() != 0 && self.roster.is_committed(face.staged()))
     }
 
-    /// The usual case of [`lend`](Self::lend): an exclusive resource of the chosen shard, nothing recorded. `None`: nothing was
+    /// A2. `None`: the strategy has chosen a number that is none.
+    #[inline(always)]
+    fn chosen(&self, cell: &Cell, got: &mut Got) -> Option<(usize, &Shard<R>)> {
+        if let Some((current, shard)) = self.stay(cell) {
+            *got = Got::Chosen(current);
+            return Some((current, shard));
+        }
+        let index = self.choose(cell);
+        *got = Got::Chosen(index);
+        Some((index, self.shards.get(index)?))
+    }
+
+    /// The usual case of [`lend`](Self::lend): an exclusive resource of the chosen shard, nothing recorded, no sample. `None`: nothing was
     /// lent; `lend` goes on from where this has got.
     ///
     /// Two words come back, in registers. A whole lease would be written to memory and copied from there, by loads that are
@@ -129,10 +149,8 @@ impl<R: Resource> Core<R> {
             return None;
         }
         self.thaw_due();
-        let cell = self.cell();
-        let index = self.selector.select(self, cell);
-        *got = Got::Chosen(index);
-        let shard = self.shards.get(index)?;
+        let cell = self.stripe();
+        let (index, shard) = self.chosen(cell, got)?;
         let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
             *got = Got::Busy(index);
             return None;
@@ -142,13 +160,11 @@ impl<R: Resource> Core<R> {
         if lent.is_none() && locked.shows_none() {
             *got = Got::Empty(index);
         }
-        locked.finish();
         #[cfg(feature = "telemetry")]
-        if let Some((node, _)) = &lent {
-            // SAFETY: a node is not freed before the unit that was just lent is given back.
-            #[allow(unsafe_code)]
-            self.lent_shortly(cell, index, || unsafe { node.as_ref() }.rank());
+        if let Some((node, _)) = lent {
+            self.pass_exclusive(shard, node);
         }
+        locked.finish();
         lent
     }
 
@@ -164,10 +180,8 @@ impl<R: Resource> Core<R> {
             return None;
         }
         self.thaw_due();
-        let cell = self.cell();
-        let index = self.selector.select(self, cell);
-        *got = Got::Chosen(index);
-        let shard = self.shards.get(index)?;
+        let cell = self.stripe();
+        let (index, shard) = self.chosen(cell, got)?;
         let guard = self.pin();
         let forecast = self.forecast_best(shard, &guard)?;
         let Some(mut locked) = shard.try_lock(self.pin_for_events()) else {
@@ -176,12 +190,20 @@ impl<R: Resource> Core<R> {
         };
         let _ = locked.absorb(&self.roster, ABSORB_AT_ONCE);
         let lent = locked.lend_best_loaded(&forecast);
-        locked.finish();
         #[cfg(feature = "telemetry")]
-        if lent.is_some() {
-            self.lent_shortly(cell, index, || forecast.rank);
+        if let Some(lent) = &lent {
+            self.pass(lent);
         }
-        lent
+        locked.finish();
+        lent.map(|lent| (lent.node, lent.value))
+    }
+
+    /// As [`lend`](Self::lend), for one who has asked for the best: an acquisition of which the error in rank may be sampled.
+    pub(super) fn lend_sampled(&self, got: Got) -> Result<Lent<R>, AcquireError> {
+        let lent = self.lend(got)?;
+        #[cfg(feature = "telemetry")]
+        self.look_at_order(&lent);
+        Ok(lent)
     }
 
     /// The best resource, as the strategy understands it.
@@ -190,7 +212,7 @@ impl<R: Resource> Core<R> {
             Got::Nowhere => {
                 open(self)?;
                 self.thaw_due();
-                (self.selector.select(self, self.cell()), None)
+                (self.choose(self.stripe()), None)
             }
             Got::Chosen(chosen) => (chosen, None),
             Got::Empty(chosen) => (chosen, Some(Tried::Empty)),
@@ -206,8 +228,9 @@ impl<R: Resource> Core<R> {
                 self.lend_elsewhere(chosen)
             }
             Tried::Busy => {
-                if self.selector.crowded(self.cell())
-                    && let another = self.selector.select(self, self.cell())
+                let cell = self.stripe();
+                if self.selector.crowded(cell)
+                    && let another = self.choose(cell)
                     && another != chosen
                     && let Some(shard) = self.shards.get(another)
                     && let Tried::Lent(lent) = self.try_chosen(shard)
@@ -248,7 +271,7 @@ impl<R: Resource> Core<R> {
             // A5.
             if busy {
                 for shard in from_start().filter(|shard| self.shows_some(shard)) {
-                    if let Some(lent) = self.lend_best(&mut self.lock(shard), None) {
+                    if let Some(lent) = self.lend_to_order(&mut self.lock(shard), None) {
                         return Ok(lent);
                     }
                 }
@@ -374,15 +397,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[track_caller]
     fn acquire_anyhow(&self, got: Got) -> Result<Lease<'_, R>, AcquireError> {
         // Not in a closure: the caller's place in the program would be lost.
-        match self.core.lend(got) {
-            Ok(lent) => {
-                #[cfg(feature = "telemetry")]
-                let rank = lent.rank;
-                let lease = Lease::new(&self.core, lent);
-                #[cfg(feature = "telemetry")]
-                self.core.sample_rank(lease.shard(), rank);
-                Ok(lease)
-            }
+        match self.core.lend_sampled(got) {
+            Ok(lent) => Ok(Lease::new(&self.core, lent)),
             Err(error) => Err(error),
         }
     }
@@ -414,23 +430,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let guard = core.pin();
         let node =
             core.find(hash, key, &guard).ok_or_else(|| AcquireKeyError::NotFound { key: key.to_owned() })?;
-        core.settle(node);
-        let shard = core.home(node);
-        let mut result = core.lock(shard).lend(node);
-        if result.as_ref().is_err_and(|&state| core.comes_back(node, state) != NEVER) {
-            // Only a moment stands in the way: it may have come.
-            let now = core.now();
-            core.let_back(node, now);
-            result = core.lock(shard).lend_if_due(node, now);
-            // It may have more units.
-            core.offer_node(node, &guard);
-        }
-        if result.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
-            && core.reap_for_more()
-        {
-            result = core.lock(shard).lend(node);
-        }
-        let state = match result {
+        let state = match core.take_named_or_reap(node) {
             Ok(lent) => return Ok(Lease::new(core, lent)),
             Err(state) => state,
         };

@@ -2,6 +2,20 @@
 //!
 //! The ring is built when it is first asked for: who does not use affinity pays nothing for it. Until then the published
 //! value is the weights alone. Weights that are set meanwhile win over a ring that was being built from older ones.
+//!
+//! | published | becomes | by |
+//! |---|---|---|
+//! | weights | their ring | whoever asks for it: a refinement, which gives way to newer weights |
+//! | weights, or a ring | other weights | `set_shard_weights`: a replacement, whatever is there |
+//!
+//! The ring is read in a section of the reclaimer, as nodes and values are; how it is replaced under those who read it is told in
+//! `lookup::reclaim::published`. A peek reads ring, node and value in one section; an acquisition leaves its section when it knows the
+//! shard, and takes the lock without (one that is [explained](Scheduler::acquire_by_affinity_explained) looks at all shards in one section first). So an old ring lives as long as the longest section that was open when it was replaced: a [`Peek`] that
+//! is kept keeps it too, and so does a filter that blocks, of any scheduler in the process. Nothing else does. A ring may be large, so
+//! whoever replaces it does not leave it to the next 127 things that are retired, but frees it, with what else is due, before the
+//! call returns; if somebody was in a section just then, the next call of that thread does, or what else it retires.
+//!
+//! [`Peek`]: super::Peek
 
 use std::hash::{BuildHasher, Hash};
 
@@ -9,13 +23,15 @@ use super::{
     Scheduler,
     core::{Core, open},
     error::{AcquireError, WeightsError},
+    explain::Preference,
     lease::{Lease, OwnedLease},
 };
 use crate::{
     jump::jump,
+    lookup::{Keyed, Published},
     resource::Resource,
     ring::{Ring, affinity_hash},
-    shard::{Lent, Shard},
+    shard::{Lent, Pin, Shard},
     sync::SplitMix64,
 };
 
@@ -33,7 +49,7 @@ pub enum Affinity {
 }
 
 /// Choices of an id's own before the best of the shard.
-const CHOICES: u64 = 3;
+const CHOICES: usize = 3;
 
 /// The ring, or what it will be made of.
 pub enum Rings {
@@ -49,19 +65,33 @@ impl Rings {
         Ring::check(&weights, virtual_nodes)?;
         Ok(Rings::Planned(weights))
     }
+
+    /// Publishes them to a core that is being made.
+    #[allow(unsafe_code)]
+    pub fn publish(self) -> Published<Rings> {
+        // SAFETY: a core gives its ring's cell no guards but those of its own map.
+        unsafe { Published::new(self) }
+    }
 }
 
 impl<R: Resource> Core<R> {
-    /// Runs `f` on the ring: one snapshot per decision.
-    pub(super) fn with_ring<T>(&self, f: impl FnOnce(&Ring) -> T) -> T {
-        let rings = self.ring.load();
-        if let Rings::Built(ring) = &**rings {
+    /// The ring, if it has been built: the usual case.
+    #[inline(always)]
+    pub(super) fn built_ring<'g>(&'g self, guard: &'g Pin<'_>) -> Option<&'g Ring> {
+        match self.ring.load(guard) {
+            Rings::Built(ring) => Some(ring),
+            Rings::Planned(_) => None,
+        }
+    }
+
+    /// Runs `f` on the ring: one version for all of it.
+    #[inline]
+    pub(super) fn with_ring<T>(&self, guard: &Pin<'_>, f: impl FnOnce(&Ring) -> T) -> T {
+        if let Some(ring) = self.built_ring(guard) {
             return f(ring);
         }
-        drop(rings);
-        self.build_ring();
-        let rings = self.ring.load();
-        match &**rings {
+        self.build_ring(guard);
+        match self.ring.load(guard) {
             Rings::Built(ring) => f(ring),
             // Weights were planned anew in between; one decision does not wait for that.
             Rings::Planned(weights) => f(&self.build(weights)),
@@ -69,8 +99,8 @@ impl<R: Resource> Core<R> {
     }
 
     #[cold]
-    fn build_ring(&self) {
-        self.ring.refine(|rings| match rings {
+    fn build_ring(&self, guard: &Pin<'_>) {
+        self.ring.refine(guard, |rings| match rings {
             Rings::Planned(weights) => Some(Rings::Built(self.build(weights))),
             Rings::Built(_) => None,
         });
@@ -85,17 +115,14 @@ impl<R: Resource> Core<R> {
         open(self)?;
         self.thaw_due();
         loop {
-            let lent = self.with_ring(|ring| {
-                let first = &self.shards[ring.shard_of(hash)];
-                // Waits for the lock: affinity is worth more than some tens of nanoseconds.
-                self.lend_of(first, hash).or_else(|| {
-                    let mut others = ring.successors(hash).skip(1).map(|i| &self.shards[i]);
-                    others.find_map(
-                        |shard| if self.shows_some(shard) { self.lend_of(shard, hash) } else { None },
-                    )
-                })
-            });
-            if let Some(lent) = lent {
+            // A section of its own, which ends before the lock is taken: what is done under the lock may enter another one.
+            let first = {
+                let guard = self.pin();
+                self.with_ring(&guard, |ring| ring.shard_of(hash))
+            };
+            // Waits for the lock: affinity is worth more than some tens of nanoseconds.
+            let lent = self.lend_of(&self.shards[first], hash);
+            if let Some(lent) = lent.or_else(|| self.lend_of_others(first, hash)) {
                 return Ok(lent);
             }
             if let Some(none) = self.none_eligible() {
@@ -107,21 +134,64 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// Of the shards but `first`, in the id's own order on the ring as it is now.
+    #[cold]
+    fn lend_of_others(&self, first: usize, hash: u64) -> Option<Lent<R>> {
+        let guard = self.pin();
+        self.with_ring(&guard, |ring| {
+            let mut others = ring.successors(hash).filter(|&i| i != first).map(|i| &self.shards[i]);
+            others.find_map(|shard| if self.shows_some(shard) { self.lend_of(shard, hash) } else { None })
+        })
+    }
+
+    /// The slots of a shard that are an id's own, the first choice first. Two may be the same.
+    #[inline]
+    fn own_slots(&self, shard: &Shard<R>, hash: u64) -> [u32; CHOICES] {
+        // All of a batch: the id's own resource may be its last.
+        if shard.face().staged() != 0 {
+            self.absorb(shard);
+        }
+        let slots = shard.face().slots();
+        let mut random = SplitMix64::new(hash);
+        std::array::from_fn(|_| jump(random.next_u64(), slots))
+    }
+
     /// The resource of a shard that an id is lent.
     pub(super) fn lend_of(&self, shard: &Shard<R>, hash: u64) -> Option<Lent<R>> {
         if self.affinity == Affinity::Shard {
             return self.lend_best(&mut self.lock(shard), None);
         }
-        // All of a batch: the id's own resource may be its last.
-        if shard.face().staged() != 0 {
-            self.absorb(shard);
-        }
         // Chosen before the lock is taken; a slot that is free is passed over.
-        let slots = shard.face().slots();
-        let mut random = SplitMix64::new(hash);
-        let chosen: [u32; CHOICES as usize] = std::array::from_fn(|_| jump(random.next_u64(), slots));
+        let chosen = self.own_slots(shard, hash);
         let mut locked = self.lock(shard);
         chosen.into_iter().find_map(|slot| locked.lend_slot(slot)).or_else(|| locked.lend_best(None))
+    }
+
+    /// Where an id looks, in its own order: for whoever asks why. Blocking on one shard's lock at a time; clones keys, under no lock.
+    pub(super) fn preferences(&self, hash: u64) -> Vec<Preference<R::Key>> {
+        let guard = self.pin();
+        let order: Vec<usize> = self.with_ring(&guard, |ring| ring.successors(hash).collect());
+        let choices = |shard| self.choices(&self.shards[shard], hash, &guard);
+        order.into_iter().map(|shard| Preference { shard, choices: choices(shard) }).collect()
+    }
+
+    /// The resources of a shard that [`lend_of`](Self::lend_of) tries before the best one. The guard keeps them while their keys are cloned.
+    fn choices(&self, shard: &Shard<R>, hash: u64, _guard: &Pin<'_>) -> Vec<R::Key> {
+        if self.affinity == Affinity::Shard {
+            return Vec::new();
+        }
+        let slots = self.own_slots(shard, hash);
+        let nodes = {
+            let locked = shard.lock();
+            slots.map(|slot| (slot < locked.slots_used()).then(|| locked.node_at(slot)).flatten())
+        };
+        let mut choices = Vec::new();
+        for node in nodes.into_iter().flatten() {
+            if !choices.contains(node.key()) {
+                choices.push(node.key().clone());
+            }
+        }
+        choices
     }
 }
 
@@ -165,6 +235,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     ///
     /// Raising or lowering one weight moves only ids to or from that shard.
     ///
+    /// The old ring is freed in this call, as [`collect_garbage`](crate::collect_garbage) would, with what else is due; if somebody is
+    /// looking just then, in this thread's next one, and not while an older [`Peek`](super::Peek) lives.
+    ///
     /// # Errors
     /// [`WeightsError`]; the old weights stay.
     pub fn set_shard_weights(&self, weights: &[u32]) -> Result<(), WeightsError> {
@@ -176,7 +249,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         if weights.len() != shards {
             return Err(WeightsError::Length { given: weights.len(), shards });
         }
-        core.ring.store(Rings::plan(weights.to_vec(), core.virtual_nodes).map_err(WeightsError::Ring)?);
+        let rings = Rings::plan(weights.to_vec(), core.virtual_nodes).map_err(WeightsError::Ring)?;
+        core.ring.replace(rings, &core.pin());
+        // A ring is large, up to 32 MiB: 127 of them must not wait here for one more. Also if there was none by now: the last call may have left one.
+        #[cfg(not(any(loom, shuttle)))]
+        crate::lookup::collect_garbage();
         Ok(())
     }
 }

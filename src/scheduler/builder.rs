@@ -34,7 +34,7 @@ use crate::{
     shard_set::MAX_SHARDS,
     strategy::{Cell, Selector, Strategy},
     sync::{
-        Arc, CachePadded, Clock, MonotonicClock, Mutex, Proven, Published,
+        Arc, CachePadded, Clock, MonotonicClock, Mutex, Proven,
         atomic::{AtomicBool, AtomicU64},
         parallelism,
     },
@@ -187,8 +187,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         }
     }
 
-    /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling,
-    /// by who waits, and for leases with [`max_hold`](Builder::max_hold).
+    /// The source of time. Default: the machine's monotonic clock. It is read only while something is cooling, by who waits, for leases with
+    /// [`max_hold`](Builder::max_hold) or that are [measured](Builder::measure), and for each outcome where outcomes are remembered
+    /// ([`remember_outcomes`](Builder::remember_outcomes)) or make a resource rest ([`Resource::cooldown`]).
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Box::new(clock);
         self
@@ -230,7 +231,9 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// With a limit every lease is recorded with the moment and the place in the program at which it was asked for, and pins its
     /// value: see [`leases`](Scheduler::leases). An acquisition and a return then take the shard's lock twice each, read the clock,
     /// and share the token table with all threads. What happens to leases that are held for longer is said by
-    /// [`overdue`](Builder::overdue); no thread watches them. `Duration::MAX` records without a limit.
+    /// [`overdue`](Builder::overdue); no thread watches them. `Duration::MAX` records without a limit. A unit that was handed to a future which nobody
+    /// polls is out, but no lease yet: it is recorded, and its time begins, with the poll. Until then a drain waits for it and counts it, and
+    /// nobody can say who has it.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
@@ -251,13 +254,19 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// Room for so many events per shard, rounded up to a power of two, at most 16,777,216; 0 for none. Default: 0.
     ///
-    /// The key is then cloned for each event, in the thread that makes it, after the shard's lock is free: also when a lease
-    /// is dropped. That `Clone` may allocate; if it panics, the event becomes a gap; it must not call the scheduler.
+    /// A key that is a number, a `char` or a `bool` is then copied for each event. Any other one is cloned, in the thread that makes the
+    /// event, after the shard's lock is free: also when a lease is dropped. That `Clone` may allocate; if it panics, the event becomes a
+    /// gap; it must not call the scheduler.
     ///
     /// Events go to observers, see [`observer`](Builder::observer) and [`Scheduler::observe`]; without any they are taken out with
     /// [`Scheduler::take_events`]. Those that find no room are dropped, newest first, counted, and visible as gaps in the sequence. An
-    /// observer's thread looks into the rings every half millisecond, and every 16 ms when nothing has happened: a ring should have
-    /// room for what its shard does in that time.
+    /// observer's thread looks into the rings every half millisecond, down to every 50 µs if it finds one more than half full, and every
+    /// 16 ms when nothing has happened: a ring should have room for what its shard does in that time.
+    ///
+    /// # Memory
+    /// As many rings as there are shards, and one for waits and the closing. In each, for each event, 32 bytes if a key takes eight at most,
+    /// else 24 and the key; what a key owns comes on top. So 1,024 take 288 KiB in 8 shards. They are there from the beginning, whether events
+    /// come or not. What an observer has not been told of is somewhere else: see [`observer`](Builder::observer).
     pub fn event_capacity(mut self, events: usize) -> Self {
         self.events = events;
         self
@@ -265,8 +274,15 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
 
     /// Somebody to be told of events, in a thread of its own that [`build`](Builder::build) starts. May be called several times.
     ///
-    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 1,024 events per shard. A scheduler
-    /// that is dropped without [`close`](Scheduler::close) discards what has not been told by then.
+    /// Unless [`event_capacity`](Builder::event_capacity) says otherwise, there is then room for 262,144 events in all, but for 1,024 to 16,384
+    /// of them per shard. A scheduler that is dropped without [`close`](Scheduler::close) discards what has not been told by then.
+    ///
+    /// # Memory
+    /// The rings, as [there](Builder::event_capacity): with keys of eight bytes 8.5 MiB in 16 shards, 1.5 MiB in two. And an inbox for each
+    /// observer, which is empty as long as it keeps up. One that is stuck in its callback has 16 full rings in it, or as many as there are rings
+    /// if those are more, and then misses what comes. There an event takes 48 bytes with such a key, with a `String` 32 and the key; up to
+    /// twice that, for a list that grows doubles its room. So with keys of eight bytes it holds 13 MiB in 16 shards, and 26 MiB at most. Those
+    /// that are stuck alike share what they hold.
     #[cfg(not(any(loom, shuttle)))]
     pub fn observer(mut self, observer: impl Observer<R::Key> + 'static) -> Self {
         self.observers.push(Mutex::new(Box::new(|core| core.observe(Some(0), Box::new(observer)))));
@@ -282,12 +298,17 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// How many later arrivals make up for one class of a [`Request`](super::Request). Default: 32.
     ///
     /// A waiter is overtaken by those of a class d above its own that arrive less than `d x ageing` arrivals after it: so by fewer than
-    /// `255 x ageing` in any case. 0: classes do not matter. By no others, with two exceptions:
+    /// `255 x ageing` in any case. 0: classes do not matter. By no others with [`Fairness::Strict`], which says when one may come first who does not
+    /// wait, and with these exceptions ([`Fairness::Throughput`] has no bound):
     ///
-    /// * one at a time that has got a part of [several](super::Request::many): until it has all it is before everybody who takes anything, of
-    ///   whatever class and whenever they have come. One that wants more than the fleet can lend, and has no deadline, never has all;
-    /// * while a waiter's filter is being asked about one thing, another thing that comes goes to the next one. So a slow filter may be
-    ///   passed over any number of times.
+    /// * one that has got a part of [several](super::Request::many): until it has all it is before everybody who takes anything, of
+    ///   whatever class. There is one such at a time, and whoever begins to collect stands before all of these in order: so each of them is
+    ///   overtaken by one of these at most, which had got a unit before it came, and by as many units as that one lacked then. One that wants
+    ///   more than the fleet can lend, and has no deadline, never has all, and everybody who takes anything waits as long;
+    /// * a waiter with a filter that is slow. What comes while it is being asked is left there, but whoever asks goes on with 16 units like
+    ///   that and no more: then it is passed over, and looks for itself. So it may be passed over any number of times
+    ///   ([`matching`](super::Request::matching));
+    /// * for what somebody's own look has found, which was free before: filters that are being asked at that moment are passed over by it.
     pub fn ageing(mut self, arrivals: u32) -> Self {
         self.rules.ageing = arrivals;
         self
@@ -325,14 +346,16 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// How outcomes let a resource cool, unless it says so itself: see [`Cooldown`]. Default: as long as a rate limit says.
+    /// How outcomes let a resource cool, unless it says so itself: see [`Cooldown`]. Default: as long as a rate limit says; if outcomes are
+    /// remembered, as `Cooldown::default()`.
     pub fn cooldown(mut self, rules: Cooldown) -> Self {
         self.health.cooldown = Some(rules);
         self
     }
 
     /// Whether resources are ranked by what was seen of them too: by [`Resource::priority_seen`] instead of [`Resource::priority`]. Each
-    /// outcome then costs a second critical section. Default: no.
+    /// outcome then costs a second critical section, and a resource with one unit is treated as one with several: it is asked for its
+    /// priority when it is lent, too, and again when it is returned. Default: no.
     pub fn rank_by_outcomes(mut self, rank: bool) -> Self {
         self.health.ranks = rank;
         self
@@ -346,8 +369,8 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Measures how long leases are held and requests wait, and, of one [`acquire`](Scheduler::acquire) out of every `sample`, how many shards showed
-    /// something better; 0: of none. Who names a key, an id or a filter is not sampled: the best was not asked for. See [`Scheduler::telemetry`]. Default: nothing is measured, and nothing is paid for it.
+    /// Measures how long leases are held and requests wait, and samples the order: see [`measure_order`](Builder::measure_order), with `sample` as
+    /// there. See [`Scheduler::telemetry`]. Default: nothing is measured.
     ///
     /// Each lease then costs the clock twice and a histogram's mutex that few threads share. Leases that become tokens are not measured.
     #[cfg(feature = "telemetry")]
@@ -356,21 +379,34 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         self
     }
 
-    /// Measures, of one acquisition out of every `sample`, how many shards showed something better, and nothing else; 0: of none. See
-    /// [`Telemetry::rank_errors`](crate::Telemetry::rank_errors). Default: nothing is measured.
+    /// Samples the order, and measures nothing else: in each shard one lending out of every `sample`, if it is one to somebody who has asked for the
+    /// best, or else the next that is; 0: none. Default: nothing is sampled.
     ///
-    /// For production: an acquisition then costs a countdown more, in a word that its choice of a shard has just used, and the one that is
-    /// sampled a look at what each shard shows. At one out of 1,024 that is less than 2 % of the instructions of an acquisition and a return
-    /// (`docs/order-quality.md`). After [`measure`](Builder::measure) it only sets how many are sampled.
+    /// * The **error in rank**: how many resources that could be had were strictly better than what was lent. See
+    ///   [`Telemetry::rank_errors`](crate::Telemetry::rank_errors).
+    /// * The **delay**: from the return of a sample's lease until its resource is lent again, how many worse ones were lent to those who had asked for the
+    ///   best. One resource of the scheduler at a time, and none whose lease has a token, as each has with [`max_hold`](Builder::max_hold). See [`Telemetry::delays`](crate::Telemetry::delays).
+    ///
+    /// With one thread both are exact. With several there is no moment at which all shards are looked at: what changes meanwhile may be counted or
+    /// not. What else they do not say is in `docs/order-quality.md`.
+    ///
+    /// Sampled is every form that asks for the best, one or several, and takes it from what is free: [`acquire`](Scheduler::acquire),
+    /// [`acquire_many`](Scheduler::acquire_many), and a request that need not wait. Who names a key, an id or a filter has not asked for the best; a
+    /// wait ends with what comes back.
+    ///
+    /// For production: what is no sample costs two comparisons more. A sample takes, one after the other and waiting for it, the lock of each other
+    /// shard that shows something better, for as long as it takes to count up to 512 resources, and a mutex that other samples share for a few
+    /// additions. While a resource is tagged for its delay, a lending is counted under the lock that it has anyway. At one out of 1,024 that is less than 2 % of the
+    /// instructions of an acquisition and a return (`docs/order-quality.md`). After [`measure`](Builder::measure) it only sets how many are sampled.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};
     ///
-    /// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().shards(2).measure_order(4).build()?;
+    /// let scheduler = Scheduler::<Entry<u8, u32, ()>>::builder().shards(1).measure_order(4).build()?;
     /// (0..8).for_each(|key| scheduler.insert(Entry::new(key, u32::from(key), ())).expect("a new key"));
     /// (0..8).for_each(|_| drop(scheduler.acquire()));
     /// let telemetry = scheduler.telemetry().expect("asked for");
-    /// assert_eq!((telemetry.rank_errors.count(), telemetry.holds.count()), (2, 0));
+    /// assert_eq!((telemetry.rank_errors.count(), telemetry.delays.count(), telemetry.holds.count()), (2, 1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(feature = "telemetry")]
@@ -419,11 +455,13 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
         let seed = self.seed.unwrap_or_else(random_seed);
         let cells = (4 * parallelism()).next_power_of_two().clamp(CELLS_MIN, 1024);
         let is_observed = !self.observers.is_empty();
-        let events = if is_observed && self.events == 0 { OBSERVED_EVENTS } else { self.events };
+        let events = if is_observed && self.events == 0 { observed_events(shards) } else { self.events };
         let hub = (events > 0).then(|| Arc::new(Hub::new(shards, events)));
         let ring_of = |shard: u32| hub.as_ref().map(|hub| Arc::clone(&hub.rings()[shard as usize]));
         let shards: Box<[Shard<R>]> =
             (0..shards as u32).map(|index| Shard::new(index, self.ties, ring_of(index))).collect();
+        #[cfg(feature = "telemetry")]
+        let shards = super::order::watched(shards, self.measure.map_or(0, |(sample, _)| sample));
         for shard in &shards {
             shard.reserve(self.expected.div_ceil(shards.len()));
         }
@@ -439,7 +477,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             cells: (0..cells).map(|_| CachePadded::new(Cell::blank())).collect(),
             seed,
             seeded: AtomicU64::new(0),
-            ring: Published::new(ring),
+            ring: ring.publish(),
             affinity: self.affinity,
             clock: self.clock,
             max_resources,
@@ -447,9 +485,13 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             hub,
             #[cfg(not(any(loom, shuttle)))]
             dispatchers: Dispatchers::default(),
-            unusual: AtomicBool::new(self.max_hold.is_some() || self.measure.is_some_and(|(_, times)| times)),
+            unusual: AtomicBool::new(
+                self.max_hold.is_some() || self.health.ranks || self.measure.is_some_and(|(_, times)| times),
+            ),
             #[cfg(feature = "telemetry")]
-            meters: self.measure.map(|(sample, times)| Meters::new(sample, times)),
+            meters: self.measure.map(|(_, times)| Meters::new(times)),
+            #[cfg(feature = "telemetry")]
+            delays: CachePadded::default(),
             health: self.health.build(shards.len()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),
@@ -493,8 +535,11 @@ mod timed {
 
 use timed::share;
 
-/// Room for events per shard if somebody observes, and nothing was said.
-const OBSERVED_EVENTS: usize = 1024;
+/// Room for events per shard if somebody observes, and nothing was said: what a busy shard does while the observer's thread sleeps, as
+/// far as memory allows.
+fn observed_events(shards: usize) -> usize {
+    ((1 << 18) / shards).clamp(1 << 10, 1 << 14)
+}
 
 /// Room for events per shard at most.
 const MAX_EVENTS: usize = 1 << 24;

@@ -13,19 +13,19 @@ use super::{
     health::Health,
     token::{Left, Ticket, Tokens},
     turn::Turn,
-    wait::{Waiters, Work},
+    wait::Waiters,
 };
 #[cfg(not(any(loom, shuttle)))]
 use crate::events::{Dispatchers, ObserveError, Observer};
 use crate::{
-    events::{EventKind, Hub},
-    lookup::{Guard, Map},
+    events::{EventKind, Hub, is_plain},
+    lookup::{Guard, Map, Published},
     node::{self, Node, State},
     resource::Resource,
     shard::{Count, Garbage, Locked, NEVER, Pin, Roster, Shard},
     strategy::{Cell, Selector, ShardView},
     sync::{
-        Arc, CachePadded, Clock, Proven, Published, SplitMix64, Timestamp,
+        Arc, CachePadded, Clock, Proven, SplitMix64, Timestamp,
         atomic::{AtomicBool, AtomicU64, Ordering},
         thread_hint,
     },
@@ -62,11 +62,14 @@ pub struct Parts<R: Resource> {
     pub health: Option<Health<R>>,
     #[cfg(feature = "telemetry")]
     pub meters: Option<Meters>,
+    /// Read by each lending of the best; on a line of its own, which is hardly ever written.
+    #[cfg(feature = "telemetry")]
+    pub delays: CachePadded<crate::delay::Delays>,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,
     /// How long leases may be held, if that is limited.
-    pub limits: Option<Limits>,
+    pub limits: Option<Limits<R::Key>>,
     pub drains: Drains,
     pub waiters: Waiters<R>,
 }
@@ -97,10 +100,10 @@ impl<R: Resource> Core<R> {
         self.map.pin()
     }
 
-    /// A pin for a critical section that may make events; none if nobody wants events.
+    /// A pin for a critical section that may make events; none if nobody wants events, or they need none.
     #[inline]
     pub fn pin_for_events(&self) -> Option<Pin<'_>> {
-        if self.hub.is_some() { Some(self.pin()) } else { None }
+        if !is_plain::<R::Key>() && self.hub.is_some() { Some(self.pin()) } else { None }
     }
 
     /// To be told of each limit before a resource has it.
@@ -142,13 +145,43 @@ impl<R: Resource> Core<R> {
         &self.shards[node.home() as usize]
     }
 
-    /// The strategy's memory for the running thread.
-    #[inline]
-    pub fn cell(&self) -> &Cell {
+    /// The shard on which a sticky strategy stays, or the only one, if it has nothing but its ready heap to show: the usual case of
+    /// [`choose`](Self::choose), in line, with one look at the shard.
+    #[inline(always)]
+    pub fn stay(&self, cell: &Cell) -> Option<(usize, &Shard<R>)> {
+        let (current, bound) = self.selector.current(cell)?;
+        let shard = self.shards.get(current)?;
+        let face = shard.face();
+        if face.staged() != 0 || face.best_rank().is_none_or(|rank| rank > bound) {
+            return None;
+        }
+        self.selector.stayed(cell);
+        Some((current, shard))
+    }
+
+    /// The shard that the strategy would try first. `cell` is its memory for the running thread, used before or not.
+    #[inline(never)]
+    pub fn choose(&self, cell: &Cell) -> usize {
+        self.selector.select(self, self.seeded(cell))
+    }
+
+    /// The strategy's memory for the running thread; blank if nobody has used it yet.
+    #[inline(always)]
+    pub fn stripe(&self) -> &Cell {
         // Multiplicative hashing: thread-local addresses differ in a few middle bits only.
         let hash = (thread_hint() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The number of cells is a power of two.
-        let cell = &self.cells[(hash >> 40) as usize & (self.cells.len() - 1)];
+        &self.cells[(hash >> 40) as usize & (self.cells.len() - 1)]
+    }
+
+    /// The strategy's memory for the running thread.
+    #[inline]
+    pub fn cell(&self) -> &Cell {
+        self.seeded(self.stripe())
+    }
+
+    #[inline]
+    fn seeded<'c>(&self, cell: &'c Cell) -> &'c Cell {
         if cell.is_blank() {
             self.seed_cell(cell);
         }
@@ -238,45 +271,43 @@ impl<R: Resource> Core<R> {
     }
 
     /// Warms up some of what is due at `now` in every shard that is not busy; in all of them if `wait`. The next call does
-    /// the next few.
+    /// the next few. What is warm goes to those who wait.
     #[cold]
     pub fn thaw(&self, now: u64, wait: bool) {
-        let mut work = Work::new();
-        self.thaw_for(now, wait, &mut work);
-        self.run(work);
-    }
-
-    /// As [`thaw`](Self::thaw); what is warm goes to those who wait.
-    pub fn thaw_for(&self, now: u64, wait: bool, work: &mut Work<R>) {
         let guard = self.pin();
         // Acquire: pairs with the Release in `note`; outcomes there. No Release: what a thaw does to a face only makes
         // its earliest deadline later, so whoever misses that has a hint that is too early.
         self.earliest.swap(NEVER, Ordering::Acquire);
         let mut earliest = NEVER;
         for shard in &self.shards {
-            if shard.face().earliest() <= now {
-                let locked =
-                    if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) };
-                if let Some(mut locked) = locked {
-                    // A few at a time: neither the lock nor the caller is held up by how many are due.
-                    let mut thawed = [None; THAW_AT_ONCE];
-                    let _ = locked.thaw(now, &mut thawed);
-                    drop(locked);
-                    if !self.waiters.gate().is_free() {
-                        for node in thawed.into_iter().flatten() {
-                            self.offer_free(node, &guard, work);
-                        }
-                    }
-                }
-            }
+            self.thaw_few(shard, now, wait, &guard);
             earliest = earliest.min(shard.face().earliest());
         }
         if let Some(health) = &self.health {
-            self.settle_due(health, now, &guard, work);
+            self.settle_due(health, now, &guard);
             earliest = earliest.min(health.earliest());
         }
         // As in `note_earliest`; a deadline that was noted after the swap stands if it is earlier.
         self.note(earliest);
+    }
+
+    /// Warms up a few of what is due in one shard: neither its lock nor the caller is held up by how many are due.
+    fn thaw_few(&self, shard: &Shard<R>, now: u64, wait: bool, guard: &Pin<'_>) {
+        let mut left = THAW_AT_ONCE;
+        while left > 0 && shard.face().earliest() <= now {
+            let locked = if wait { Some(self.lock(shard)) } else { shard.try_lock(self.pin_for_events()) };
+            let Some(mut locked) = locked else { return };
+            // One by one while somebody waits: each is taken for them where it is warmed up.
+            let at_once = if self.waiters.hands_on() { 1 } else { left };
+            left -= at_once;
+            let mut thawed = [None; THAW_AT_ONCE];
+            let _ = locked.thaw(now, &mut thawed[..at_once]);
+            let mut taken = thawed[0].and_then(|node| self.take_for_waiters(&mut locked, node));
+            drop(locked);
+            for node in thawed.into_iter().flatten() {
+                self.hand_on(taken.take(), node, guard);
+            }
+        }
     }
 
     /// The word of a node that a lookup found, if it is visible: not removed, and not part of a batch to come.
@@ -366,6 +397,19 @@ pub const THAW_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 /// model it is less, and no model asks for the best there.)
 pub const ABSORB_AT_ONCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
+impl<R: Resource> Core<R> {
+    /// The better rank of a shard's ready heap and of the batch that waits there, if it counts.
+    #[cold]
+    fn best_rank_of_both(&self, shard: usize) -> Option<u64> {
+        let face = self.shards[shard].face();
+        let ready = face.best_rank();
+        if face.staged() == 0 || !self.roster.is_committed(face.staged()) {
+            return ready;
+        }
+        Some(ready.unwrap_or(u64::MAX).min(face.staged_rank()))
+    }
+}
+
 impl<R: Resource> ShardView for Core<R> {
     #[inline]
     fn shards(&self) -> usize {
@@ -375,11 +419,7 @@ impl<R: Resource> ShardView for Core<R> {
     #[inline]
     fn best_rank(&self, shard: usize) -> Option<u64> {
         let face = self.shards[shard].face();
-        let ready = face.best_rank();
-        if face.staged() == 0 || !self.roster.is_committed(face.staged()) {
-            return ready;
-        }
-        Some(ready.unwrap_or(u64::MAX).min(face.staged_rank()))
+        if face.staged() == 0 { face.best_rank() } else { self.best_rank_of_both(shard) }
     }
 
     #[inline]

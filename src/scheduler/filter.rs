@@ -56,7 +56,7 @@ impl<R: Resource> Core<R> {
         self.thaw_due();
         let guard = self.pin();
         let shards = self.shards.len();
-        let chosen = self.selector.select(self, self.cell());
+        let chosen = self.choose(self.stripe());
         if chosen >= shards {
             return Err(AcquireError::Strategy { chosen, shards });
         }
@@ -103,7 +103,7 @@ impl<R: Resource> Core<R> {
             }
             if let Some(best) = best {
                 self.settle(best.node);
-                match self.lend_candidate(&best, None) {
+                match self.lend_candidate(&best) {
                     Some(lent) => return Ok(lent),
                     None => continue,
                 }
@@ -123,13 +123,9 @@ impl<R: Resource> Core<R> {
                 let due = coming.filter(|(moment, _)| *moment <= now);
                 if let Some((_, best)) = due.min_by_key(|(_, candidate)| candidate.rank) {
                     // That one, now; the others that are due have time.
-                    self.let_back(best.node, now);
-                    let lent = self.lend_candidate(best, Some(now));
-                    // It may have more units; or it is free now, and another value than the filter has seen.
-                    self.offer_node(best.node, &guard);
-                    match lent {
-                        Some(lent) => return Ok(lent),
-                        None => continue,
+                    match self.take_due(best.node, Some(best.value), now, &guard) {
+                        Ok(lent) => return Ok(lent),
+                        Err(_) => continue,
                     }
                 }
                 none.until(earliest, now);
@@ -169,18 +165,14 @@ impl<R: Resource> Core<R> {
         (sum, self.roster.batch())
     }
 
-    /// Lends what the filter has accepted, if it is eligible and its value is still the one that was accepted. With the
-    /// present moment also if only its cooling stands in the way, and is over.
-    fn lend_candidate(&self, candidate: &Candidate<'_, R>, now: Option<u64>) -> Option<Lent<R>> {
+    /// Lends what the filter has accepted, if it is eligible and its value is still the one that was accepted.
+    fn lend_candidate(&self, candidate: &Candidate<'_, R>) -> Option<Lent<R>> {
         let mut locked = self.lock(self.home(candidate.node));
         // The guard keeps the accepted value, so no other one can have its address.
         if !std::ptr::eq(candidate.node.value_ptr().as_ptr(), candidate.value) {
             return None;
         }
-        match now {
-            Some(now) => locked.lend_if_due(candidate.node, now).ok(),
-            None => locked.lend(candidate.node).ok(),
-        }
+        locked.lend(candidate.node).ok()
     }
 
     /// W1: the best accepted of the best few of each shard; nothing if a shard that was not looked through may have a
@@ -224,7 +216,7 @@ impl<R: Resource> Core<R> {
         if unseen.is_some_and(|unseen| unseen < best.rank) {
             return None;
         }
-        self.lend_candidate(&best, None)
+        self.lend_candidate(&best)
     }
 }
 
@@ -239,11 +231,13 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Callbacks
     /// `accepts` runs outside every lock, may be asked about one resource several times, about some that are not lent in
     /// the end, and about some that are not eligible, to find the earliest one worth waiting for. If it panics, nothing has
-    /// changed.
+    /// changed. The filter of a form that waits is run by others as well, who wait for it: see
+    /// [`Request::matching`](super::Request::matching).
     ///
     /// # Errors
     /// [`AcquireError::NoneEligible`] if at some instant inside this call no eligible resource was acceptable; those that
-    /// were refused are counted as [`filtered`](super::Reasons::filtered).
+    /// were refused are counted as [`filtered`](super::Reasons::filtered). What has come back and is being offered to somebody who waits is
+    /// not eligible: with a slow filter in the queue that may take as long as asking it some times.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};

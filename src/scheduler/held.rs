@@ -8,14 +8,22 @@ use crate::{
     shard::{Bare, Lent},
 };
 
+/// The resource of a unit that was taken and is nobody's lease yet.
+#[allow(unsafe_code)]
+pub fn node_of<R: Resource>(lent: &Lent<R>) -> &Node<R> {
+    // SAFETY: rule 5 of `node`: the unit keeps it.
+    unsafe { lent.node.as_ref() }
+}
+
 /// The part of a lease that is the same for all kinds of guards.
 pub struct Held<R: Resource> {
     pub node: NonNull<Node<R>>,
     pub value: NonNull<Value<R>>,
     /// The entry and generation of the token that was minted from the live guard.
     pub token: Option<(u32, u32)>,
+    /// As [`Lent::exclusive`].
     pub exclusive: bool,
-    /// When the lease began, if it is measured; else 0.
+    /// A nanosecond after the lease began, if it is measured; else 0. With [`MARK`](super::order::MARK) the return begins a sample of the delay.
     #[cfg(feature = "telemetry")]
     pub since: u64,
 }
@@ -55,9 +63,16 @@ impl<R: Resource> Held<R> {
     }
 
     #[inline]
-    pub fn resource(&self) -> &R {
+    pub fn value(&self) -> &Value<R> {
         // SAFETY: rule 6 of `node`: the unit of capacity, or the pin of the token, keeps it.
         #[allow(unsafe_code)]
-        unsafe { self.value.as_ref() }.resource()
+        unsafe {
+            self.value.as_ref()
+        }
+    }
+
+    #[inline]
+    pub fn resource(&self) -> &R {
+        self.value().resource()
     }
 }

@@ -78,7 +78,10 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             let mut locked = core.lock(shard);
             let moved = locked.clear(node, hold, count).ok()?;
             let until = if hold == Hold::Ejected { core.take_over(&mut locked, node) } else { None };
+            let taken = core.take_for_waiters(&mut locked, node);
             drop(locked);
+            // First: what follows may run user code.
+            core.hand_on(taken, node, guard);
             if let Some(until) = until {
                 core.taken_over(node, until);
             }
@@ -89,7 +92,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             if hold == Hold::Draining && moved.from != moved.to {
                 core.drains.tell(NonNull::from(node));
             }
-            core.offer_node(node, guard);
             Some(moved.from != moved.to)
         })
     }

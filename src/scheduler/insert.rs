@@ -34,7 +34,7 @@ use crate::{
     node::{self, Draft, Node},
     rank::Priority,
     resource::Resource,
-    shard::{Count, Gone, Locked, Pin},
+    shard::{Count, Gone, Lent, Locked, Pin},
     sync::{Spin, SplitMix64},
 };
 
@@ -46,13 +46,21 @@ pub(super) struct Newcomer<'a, R: Resource> {
     linked: bool,
     /// It has a slot. Told for an insertion alone: those of a batch get theirs together.
     seated: bool,
+    /// It is to drain from the first.
+    drains: bool,
 }
 
 #[allow(unsafe_code)]
 impl<'a, R: Resource> Newcomer<'a, R> {
     /// I2.
     pub(super) fn new(core: &'a Core<R>, draft: Draft<R>, home: u32, batch: u32) -> Self {
-        Newcomer { core, node: Some(Node::boxed(draft, home, batch)), linked: false, seated: false }
+        Newcomer {
+            core,
+            node: Some(Node::boxed(draft, home, batch)),
+            linked: false,
+            seated: false,
+            drains: false,
+        }
     }
 
     /// Takes the home lock with the node in a slot. `None` if the shard is full.
@@ -143,11 +151,13 @@ impl<R: Resource> Core<R> {
         };
         self.expect_limit(limit);
         let remember = self.health.is_some();
-        let rank = match &self.health {
-            Some(health) if health.ranks => resource.priority_seen(0, Seen::default()).rank(),
-            _ => resource.priority(0).rank(),
+        let ranked = self.ranks_by_outcomes();
+        let rank = if ranked {
+            resource.priority_seen(0, Seen::default()).rank()
+        } else {
+            resource.priority(0).rank()
         };
-        Ok(Draft { key, hash, limit, rank, resource, remember })
+        Ok(Draft { key, hash, limit, rank, resource, remember, ranked })
     }
 
     /// The home that a resource asks for.
@@ -192,12 +202,12 @@ impl<R: Resource> Core<R> {
         self.evict(guard, |worst| worst.rank() > rank).ok_or(Refusal::Full(max as usize))
     }
 
-    /// I4 and I5. Answers whom the newcomer has replaced.
+    /// I4 and I5.
     fn let_in<'g>(
         &'g self,
         newcomer: &mut Newcomer<'_, R>,
         guard: &'g Pin<'_>,
-    ) -> Result<Option<(&'g Node<R>, Gone)>, Refusal> {
+    ) -> Result<LetIn<'g, R>, Refusal> {
         let max = self.max_resources.map_or(u32::MAX, |(max, _)| max);
         let evicted = match self.roster.add(max) {
             Ok(()) => None,
@@ -206,15 +216,17 @@ impl<R: Resource> Core<R> {
         let Some(mut locked) = newcomer.lock_seated() else {
             // Not after an eviction: then it has a slot.
             self.roster.subtract();
+            self.trim_ejected();
             return Err(Refusal::ShardFull);
         };
-        let admitted = locked.admit(newcomer.node(), &self.roster);
+        let admitted = locked.admit(newcomer.node(), newcomer.drains || self.roster.newcomers_drain());
         debug_assert!(admitted.is_ok(), "only its inserter admits a node that is not in a batch");
-        Ok(evicted)
+        let taken = self.take_for_waiters(&mut locked, newcomer.node());
+        Ok(LetIn { evicted, taken })
     }
 
     /// I2 to I6.
-    fn insert(&self, draft: Draft<R>) -> Result<(), Rejected<R, InsertError<R::Key>>> {
+    fn insert(&self, draft: Draft<R>, drains: bool) -> Result<(), Rejected<R, InsertError<R::Key>>> {
         let home = match self.wanted_home(&draft) {
             Ok(home) => home.unwrap_or_else(|| self.balanced_home(draft.hash)),
             Err(error) => return Err(Rejected { returned: draft.resource, error }),
@@ -236,12 +248,13 @@ impl<R: Resource> Core<R> {
             }
         }
         let mut newcomer = Newcomer::new(self, draft, home, 0);
+        newcomer.drains = drains;
         let guard = self.pin();
         if let Err(key) = newcomer.link() {
             return Err(Rejected { returned: newcomer.take_back(), error: InsertError::Duplicate { key } });
         }
-        let evicted = match self.let_in(&mut newcomer, &guard) {
-            Ok(evicted) => evicted,
+        let LetIn { evicted, taken } = match self.let_in(&mut newcomer, &guard) {
+            Ok(let_in) => let_in,
             Err(refusal) => {
                 let node = newcomer.node.expect("it is ours");
                 let returned = newcomer.take_back();
@@ -252,12 +265,12 @@ impl<R: Resource> Core<R> {
             }
         };
         let node = newcomer.release();
+        // First: what follows may run user code. SAFETY: the guard, which is older than the admission, keeps it.
+        #[allow(unsafe_code)]
+        self.hand_on(taken, unsafe { node.as_ref() }, &guard);
         if let Some((evicted, gone)) = evicted {
             self.forget(evicted, gone, &guard);
         }
-        // SAFETY: the guard, which is older than the admission, keeps it.
-        #[allow(unsafe_code)]
-        self.offer_node(unsafe { node.as_ref() }, &guard);
         Ok(())
     }
 
@@ -272,7 +285,13 @@ impl<R: Resource> Core<R> {
             let guard = self.pin();
             // SAFETY: passed on to the caller.
             let existing = match unsafe { self.map.insert_raw(node, &guard) } {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    if self.hub.is_some() {
+                        // SAFETY: owned by the caller. Not visible yet, and nobody else has its key until it has been removed.
+                        unsafe { node.as_ref() }.set_membership(self.roster.number());
+                    }
+                    return Ok(());
+                }
                 Err(Occupied { existing, .. }) => existing,
             };
             if self.visible(existing).is_none() {
@@ -333,6 +352,14 @@ impl<R: Resource> Core<R> {
     }
 }
 
+/// What comes of an admission.
+struct LetIn<'g, R: Resource> {
+    /// Whom the newcomer has replaced.
+    evicted: Option<(&'g Node<R>, Gone)>,
+    /// A unit of the newcomer, for those who wait.
+    taken: Option<Lent<R>>,
+}
+
 /// Why a newcomer does not get in, once its key has been found to be new.
 pub(super) enum Refusal {
     /// As many as the fleet may have.
@@ -383,13 +410,24 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&self, resource: R) -> Result<(), Rejected<R, InsertError<R::Key>>> {
+        self.insert_as(resource, false)
+    }
+
+    /// As [`insert`](Self::insert), of a resource that drains from the first: nobody who waits gets a unit of it before
+    /// [`undrain`](Self::undrain).
+    #[cfg(feature = "cluster")]
+    pub(crate) fn insert_draining(&self, resource: R) -> Result<(), Rejected<R, InsertError<R::Key>>> {
+        self.insert_as(resource, true)
+    }
+
+    fn insert_as(&self, resource: R, drains: bool) -> Result<(), Rejected<R, InsertError<R::Key>>> {
         if self.core.is_closed() {
             return Err(Rejected { returned: resource, error: InsertError::Closed });
         }
         let key = resource.key();
         let hash = self.hasher.hash_one(&key);
         let draft = self.core.draft(key, hash, resource)?;
-        self.core.insert(draft)
+        self.core.insert(draft, drains)
     }
 
     /// Removes the worst eligible resource of the fleet; answers with its key, or `None` if nothing is eligible, or the

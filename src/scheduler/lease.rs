@@ -84,7 +84,7 @@ impl<'s, R: Resource> Lease<'s, R> {
         }
         #[cfg(feature = "telemetry")]
         {
-            self.held.since = self.core.lease_began();
+            self.held.since = self.core.lease_began() | self.core.mark(lent);
         }
         self.core.rerank_lent(&self.held, lent);
     }

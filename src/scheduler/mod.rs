@@ -33,6 +33,8 @@ mod holds;
 mod insert;
 mod lease;
 mod lend;
+#[cfg(feature = "telemetry")]
+mod order;
 mod query;
 mod returning;
 mod snapshot;
@@ -54,7 +56,7 @@ pub use error::{
     AcquireError, AcquireKeyError, BuildError, InsertError, KeyError, NoneEligible, Reasons, Rejected,
     ReleaseError, UpdateError, WeightsError,
 };
-pub use explain::{Candidate, Explanation, Why};
+pub use explain::{Candidate, Explanation, Preference, Why};
 use lease::outcome_count;
 pub use lease::{Lease, OwnedLease};
 pub use query::Peek;
@@ -131,8 +133,13 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.redeem(token, &self.core.judge(outcome))
     }
 
-    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. Leases
-    /// stay valid, and returns land. Looking (`get`, `peek`, `len`, `stats`, `snapshot`, `take_events`) still answers.
+    /// Closes the scheduler: whatever would lend or change the fleet answers `Closed` from now on, and every wait ends with it. What has no
+    /// error for that does nothing: [`evict_worst`](Scheduler::evict_worst) and [`undrain_all`](Scheduler::undrain_all) answer that there was
+    /// nothing.
+    ///
+    /// Leases stay valid, and returns land. What brings leases back still works: `revoke`, `reap_overdue`, and the drains that wait
+    /// (`drain_all`, `drain_timeout` and their like); and so does [`tick`](Scheduler::tick), which lets time pass. Looking (`get`, `peek`, `len`,
+    /// `stats`, `snapshot`, `leases`, `resource_stats`, `telemetry`, `take_events`) still answers.
     ///
     /// Blocking on the queue of those who wait, for a moment. Idempotent: `true` for the one call that closed it. An acquisition that
     /// began before may still succeed.
@@ -180,13 +187,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.hub.as_ref().map(|hub| crate::events::Hub::reader(hub, Some(0)))
     }
 
-    /// One turn of an observer's thread at the rings: for models.
+    /// One turn of an observer's thread at the rings: for models. Answers whether there was more than fits into a batch.
     #[cfg(any(test, loom, shuttle, feature = "internals"))]
     #[doc(hidden)]
-    pub fn pump_events(&self, wait: bool) {
-        if let Some(hub) = &self.core.hub {
-            hub.pump(wait);
-        }
+    pub fn pump_events(&self, wait: bool) -> bool {
+        self.core.hub.as_ref().is_some_and(|hub| hub.pump(wait))
     }
 
     /// Whether the scheduler is closed.

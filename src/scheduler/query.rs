@@ -130,8 +130,25 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[inline]
     pub fn peek(&self) -> Option<Peek<'_, R>> {
         let core = &*self.core;
+        // The usual case alone is in line, and needs few registers: a strategy that stays, and a shard that has nothing but its
+        // ready heap to show. Relaxed: as in `now_if_due`.
+        if core.earliest.load(Ordering::Relaxed) == NEVER
+            && let Some((_, shard)) = core.stay(core.stripe())
+        {
+            let guard = core.pin();
+            // After `stay` has seen that nothing is staged there: see `Face::staged`.
+            if let Some(node) = core.follow(shard.face().best(), &guard) {
+                return Some(Peek::new(NonNull::from(node.value(&guard)), guard));
+            }
+        }
+        self.peek_anew()
+    }
+
+    #[inline(never)]
+    fn peek_anew(&self) -> Option<Peek<'_, R>> {
+        let core = &*self.core;
         let now = core.now_if_due();
-        let first = core.selector.select(core, core.cell());
+        let first = core.choose(core.stripe());
         let guard = core.pin();
         let value = NonNull::from(core.look(first, now, &guard)?.value(&guard));
         Some(Peek::new(value, guard))
@@ -139,12 +156,33 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
 
     /// As [`peek`](Scheduler::peek), at the best of the shard that `id` belongs to on the ring, then of the others in that id's
     /// order; also with [`Affinity::Resource`](super::Affinity::Resource). The first call of all builds the ring.
+    #[inline]
     pub fn peek_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Option<Peek<'_, R>> {
         let core = &*self.core;
-        let now = core.now_if_due();
         let hash = affinity_hash(id);
+        // The usual case alone is in line: nothing cools, there is a ring, and the shard has nothing but its ready heap to show.
+        // Relaxed: as in `now_if_due`.
+        if core.earliest.load(Ordering::Relaxed) == NEVER {
+            let guard = core.pin();
+            if let Some(ring) = core.built_ring(&guard) {
+                let face = core.shards[ring.shard_of(hash)].face();
+                // In this order: see `Face::staged`.
+                if face.staged() == 0
+                    && let Some(node) = core.follow(face.best(), &guard)
+                {
+                    return Some(Peek::new(NonNull::from(node.value(&guard)), guard));
+                }
+            }
+        }
+        self.peek_by_hash(hash)
+    }
+
+    #[inline(never)]
+    fn peek_by_hash(&self, hash: u64) -> Option<Peek<'_, R>> {
+        let core = &*self.core;
+        let now = core.now_if_due();
         let guard = core.pin();
-        let node = core.with_ring(|ring| {
+        let node = core.with_ring(&guard, |ring| {
             let first = core.shown(&core.shards[ring.shard_of(hash)], now, &guard);
             first.or_else(|| {
                 ring.successors(hash).skip(1).find_map(|i| core.shown(&core.shards[i], now, &guard))
@@ -233,6 +271,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// transitions. Empty without [`event_capacity`](super::Builder::event_capacity), and while there are
     /// [observers](super::Builder::observer), to whom they go.
     ///
+    /// What was dropped after a shard's last event shows once another one comes there; [`Stats::events_dropped`](super::Stats) has counted it.
+    ///
     /// Does not wait: a shard whose events another thread is taking out right now is passed over. Allocates the list.
     ///
     /// ```
@@ -264,6 +304,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[cfg(feature = "cluster")]
     pub(crate) fn records_leases(&self) -> bool {
         self.core.limits.is_some()
+    }
+
+    /// After how long a lease is taken back by itself; none if it never is.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn revokes_after(&self) -> Option<std::time::Duration> {
+        self.core.limits.as_ref()?.revokes_after()
     }
 
     /// Whether resources are removed, or refused, to keep a bound.

@@ -4,7 +4,7 @@
 //! [forecast](Forecast): computed before, by user code, for the load that there was then, less one. If the load or the value is another
 //! by the time the lock is held, the rank is set in a critical section of its own afterwards.
 
-use std::ptr::NonNull;
+use std::{ptr::NonNull, time::Duration};
 
 use super::{
     core::Core,
@@ -18,14 +18,14 @@ use crate::{
     node::{self, Moved, Node, State, Value},
     outcome::Outcome,
     resource::Resource,
-    shard::{Count, Forecast, Garbage, Lent, Pin, Shard},
+    shard::{Count, Forecast, Garbage, Lent, Locked, Pin, Shard},
 };
 
 /// A resource whose load has changed, and which is to be ranked anew.
 pub struct Load<'a, R: Resource> {
-    node: NonNull<Node<R>>,
-    state: State,
-    guard: Pin<'a>,
+    pub(super) node: NonNull<Node<R>>,
+    pub(super) state: State,
+    pub(super) guard: Pin<'a>,
 }
 
 /// How a lease ends.
@@ -37,6 +37,8 @@ pub struct Ending {
     count: Option<Count>,
     /// What is to be judged.
     told: Option<Told>,
+    /// An outcome that nobody remembers: the resource may have a rule for it. Without one it cools until the moment beside it.
+    plain: Option<(Outcome, Option<u64>)>,
 }
 
 impl Ending {
@@ -62,9 +64,11 @@ struct Unit<'a, R: Resource> {
 #[allow(unsafe_code)]
 impl<'a, R: Resource> Unit<'a, R> {
     fn give_back(self, mut guard: Option<Pin<'a>>, forecast: Option<Forecast<R>>) -> Option<Load<'a, R>> {
-        let Unit { core, node, value, ending: Ending { deadline, count, told } } = self;
+        let Unit { core, node, value, ending: Ending { deadline, count, told, plain } } = self;
         // SAFETY: rules 5 and 6 of `node`: the unit of capacity that is given back below has kept both until here.
         let (alive, lent) = unsafe { (node.as_ref(), value.as_ref()) };
+        let plain = plain.and_then(|(outcome, until)| core.rest_by_itself(lent.resource(), outcome, until));
+        let deadline = deadline.max(plain);
         let shard = core.home(alive);
         let report = told.and_then(|told| core.report(alive, lent.resource(), &told));
         if report.is_some() && guard.is_none() {
@@ -76,7 +80,7 @@ impl<'a, R: Resource> Unit<'a, R> {
             _ => shard.lock_with_cooling(core.pin_for_events()),
         };
         let mut locked = lock();
-        if guard.is_none() && locked.details(alive).limit != 1 {
+        if guard.is_none() && alive.is_shared() {
             // An update has given it more units since it was lent. The guard must be older than the return.
             drop(locked);
             guard = Some(core.pin());
@@ -109,9 +113,9 @@ impl<'a, R: Resource> Unit<'a, R> {
         core.after_judgement(&mut locked, alive, &verdict, report.now);
         drop(locked);
         core.enter_verdict(alive, &verdict, report.now);
-        let ranks = core.health.as_ref().is_some_and(|health| health.ranks);
-        let by_load = alive.is_shared() && !ranked;
-        core.gave_back(shard, node, moved, garbage, guard.filter(|_| ranks || by_load))
+        // With the outcome the forecast has become false, if outcomes have a say.
+        let is_ranked_anew = alive.is_shared() && !ranked;
+        core.gave_back(shard, node, moved, garbage, guard.filter(|_| is_ranked_anew))
     }
 }
 
@@ -144,9 +148,9 @@ impl<R: Resource> Core<R> {
     }
 
     fn rerank_held(&self, held: &Held<R>, lent_rank: u64, state: State) {
-        let rank = self.rank_of(held.node(), held.resource(), state.in_flight());
-        if rank != lent_rank {
-            self.home(held.node()).lock().rerank(held.node(), held.value, state.in_flight(), rank);
+        let forecast = self.rank_of(held.node(), held.value(), state.in_flight());
+        if forecast.rank != lent_rank {
+            self.home(held.node()).lock().rerank(held.node(), &forecast);
         }
     }
 
@@ -161,14 +165,30 @@ impl<R: Resource> Core<R> {
         let _ = held;
     }
 
+    /// This call ends the lease. Only then is it known how long that was. Answers whether the return begins a sample of the delay.
     #[inline(always)]
-    fn note_end(&self, held: &Held<R>) {
-        self.witness(held);
+    fn note_end(&self, held: &Held<R>) -> bool {
         #[cfg(feature = "telemetry")]
         if held.since > 0 {
-            self.lease_ended(held.since);
+            return self.lease_ended(held.since);
         }
+        let _ = held;
+        false
     }
+
+    /// Gives the unit of a lease back, after which a sample of the delay begins.
+    #[cfg(feature = "telemetry")]
+    #[cold]
+    fn give_back_sampled(&self, held: &Held<R>, ending: &Ending) {
+        // Older than the return: the node is looked at after it.
+        let guard = self.pin();
+        let before = held.node().state.load();
+        self.give_back_anyhow(held, ending);
+        self.begin_delay(held.node, before, &guard);
+    }
+
+    #[cfg(not(feature = "telemetry"))]
+    fn give_back_sampled(&self, _: &Held<R>, _: &Ending) {}
 
     /// Ends a lease: by its guard. An error says that the unit was returned, or taken back, before.
     #[inline]
@@ -178,9 +198,13 @@ impl<R: Resource> Core<R> {
         deadline: Option<u64>,
         outcome: Option<Count>,
     ) -> Result<(), ReleaseError> {
-        self.note_end(held);
+        self.witness(held);
         match held.token {
             None => {
+                if self.note_end(held) {
+                    self.give_back_sampled(held, &Ending { deadline, count: outcome, ..Ending::default() });
+                    return Ok(());
+                }
                 let is_usual = deadline.is_none()
                     && if held.exclusive {
                         self.give_back_usual(held, outcome)
@@ -188,42 +212,57 @@ impl<R: Resource> Core<R> {
                         self.give_back_loaded(held, outcome)
                     };
                 if !is_usual {
-                    self.give_back_anyhow(held, &Ending { deadline, count: outcome, told: None });
+                    self.give_back_anyhow(held, &Ending { deadline, count: outcome, ..Ending::default() });
                 }
                 Ok(())
             }
-            Some(token) => self.end_pinned(held, token, &Ending { deadline, count: outcome, told: None }),
+            Some(token) => {
+                self.end_pinned(held, token, &Ending { deadline, count: outcome, ..Ending::default() })
+            }
         }
     }
 
     /// As [`end`](Self::end), with an outcome that may have to be judged.
     #[inline]
     pub fn conclude(&self, held: &Held<R>, ending: &Ending) -> Result<(), ReleaseError> {
-        if ending.told.is_none() {
+        if ending.told.is_none() && ending.plain.is_none() {
             return self.end(held, ending.deadline, ending.count);
         }
-        self.note_end(held);
+        self.witness(held);
         match held.token {
             None => {
-                self.give_back_anyhow(held, ending);
+                if self.note_end(held) {
+                    self.give_back_sampled(held, ending);
+                } else {
+                    self.give_back_anyhow(held, ending);
+                }
                 Ok(())
             }
             Some(token) => self.end_pinned(held, token, ending),
         }
     }
 
-    /// The usual return: of an exclusive resource, with nobody waiting. `false`: it is not that, and nothing was done.
+    /// The usual return: of an exclusive resource that is not ranked by outcomes. `false`: it is not that, and nothing was done.
     #[inline(always)]
     fn give_back_usual(&self, held: &Held<R>, outcome: Option<Count>) -> bool {
         let node = held.node();
         let shard = self.home(node);
         let mut locked = self.lock(shard);
         // An update may have given it more units since it was lent.
-        if locked.details(node).limit != 1 || !self.waiters.gate().is_free() {
+        let owned = locked.details(node);
+        let has_more = node.is_shared() && !node.is_single(owned.limit);
+        if has_more {
             return false;
         }
-        let (garbage, moved, _) = locked.give_back_in_line(node, held.value, (None, false), outcome, None);
-        locked.finish();
+        let gate = self.waiters.gate();
+        if !gate.is_free() {
+            self.hand_over(locked, gate, held, outcome);
+            return true;
+        }
+        let (garbage, moved, _) =
+            locked.give_back_in_line(node, owned, held.value, (None, false), outcome, None);
+        // A node that is spent has given its slot up, and is the best of nothing.
+        locked.finish_after(node, owned.slot);
         let _ = self.gave_back(shard, held.node, moved, garbage, None);
         true
     }
@@ -246,8 +285,10 @@ impl<R: Resource> Core<R> {
         let shard = self.home(node);
         let mut locked = self.lock(shard);
         let load = if self.waiters.gate().is_free() {
+            let owned = locked.details(node);
             let (garbage, moved, ranked) =
-                locked.give_back_in_line(node, held.value, (None, false), outcome, Some(&forecast));
+                locked.give_back_in_line(node, owned, held.value, (None, false), outcome, Some(&forecast));
+            Locked::note_nothing_out(node, moved);
             locked.finish();
             self.gave_back(shard, held.node, moved, garbage, Some(guard).filter(|_| !ranked))
         } else {
@@ -275,6 +316,7 @@ impl<R: Resource> Core<R> {
         let ended = self.tokens.end(slot, generation);
         let load = match ended {
             Ok(()) => {
+                let _ = self.note_end(held);
                 // No forecast: it is user code, and the pin is still to be undone.
                 let guard = if held.exclusive { None } else { Some(self.pin()) };
                 let unit = Unit { core: self, node: held.node, value: held.value, ending: *ending };
@@ -308,13 +350,24 @@ impl<R: Resource> Core<R> {
         let count = Some(outcome_count(outcome));
         if self.health.is_some() {
             let told = Told { outcome, now: self.now(), draw: self.cell().draw_below(1 << 16) as u16 };
-            return Ending { deadline: None, count, told: Some(told) };
+            return Ending { count, told: Some(told), ..Ending::default() };
         }
-        let deadline = match outcome {
-            Outcome::RateLimited { retry_after } => self.rest(retry_after),
+        let plain = match outcome {
+            Outcome::RateLimited { retry_after } => Some((outcome, self.rest(retry_after))),
+            Outcome::Failed => Some((outcome, None)),
             _ => None,
         };
-        Ending { deadline, count, told: None }
+        Ending { count, plain, ..Ending::default() }
+    }
+
+    /// Until when a resource of which nothing is remembered cools: each outcome is the first. Asks it, and the clock if it says so; a panic
+    /// of either stops here: it may be too late to undo anything.
+    fn rest_by_itself(&self, resource: &R, outcome: Outcome, until: Option<u64>) -> Option<u64> {
+        let own = node::quietly(|| {
+            let rest = resource.cooldown()?.rest(outcome, 1)?;
+            Some(self.rest(Duration::from_nanos(rest)))
+        });
+        own.flatten().unwrap_or(until)
     }
 
     /// Returns the unit. What is left to do, because it runs user code, is [`Core::rerank_returned`], after everything else.
@@ -388,11 +441,10 @@ impl<R: Resource> Core<R> {
         #[allow(unsafe_code)]
         let node = unsafe { node.as_ref() };
         let rerank = || {
-            let value = node.value(&guard);
-            let rank = self.rank_of(node, value.resource(), state.in_flight());
+            let forecast = self.forecast(node, state.in_flight(), &guard);
             // A hint: `rerank` looks again under the lock.
-            if rank != node.rank() {
-                self.home(node).lock().rerank(node, NonNull::from(value), state.in_flight(), rank);
+            if forecast.rank != node.rank() {
+                self.home(node).lock().rerank(node, &forecast);
             }
         };
         if std::thread::panicking() {

@@ -11,7 +11,7 @@ use crate::{
     lookup::Keyed,
     node::{Hold, Node, Standing},
     resource::Resource,
-    shard::Pin,
+    shard::{NEVER, Pin},
 };
 
 /// The state of one resource at one moment.
@@ -37,6 +37,9 @@ pub struct ResourceState<K> {
     pub cooling_until: Option<u64>,
     /// Until when it is ejected, in nanoseconds on the scheduler's clock, if the rules have ejected it.
     pub ejected_until: Option<u64>,
+    /// From when on it can be lent by itself, in nanoseconds on the scheduler's clock; 0 if it can be now. `None` if that takes a return, or
+    /// somebody who ends a hold: then also if it has a deadline beside it.
+    pub ready_at: Option<u64>,
     /// Where it is on its way back after an ejection by the rules.
     pub phase: Phase,
     /// Grows with every return, cleared hold, update and removal.
@@ -105,11 +108,13 @@ impl<R: Resource> Core<R> {
 
     /// The state of a member. Blocking on its home shard's lock. Clones the key.
     fn state_of(&self, node: &Node<R>) -> Option<ResourceState<R::Key>> {
-        let (state, owned, rank, deadline, health) = {
+        let (state, owned, rank, deadline, health, ready) = {
             let mut locked = self.home(node).lock();
             // All under the lock, also what is remembered of the outcomes: an ejection changes both at once.
             let health = node.record().map(Record::stats).unwrap_or_default();
-            (node.state.load(), locked.details(node), node.rank(), node.deadline(), health)
+            let state = node.state.load();
+            let ready = if state.is_eligible() { 0 } else { self.comes_back(node, state) };
+            (state, locked.details(node), node.rank(), node.deadline(), health, ready)
         };
         (!state.is_removed()).then(|| ResourceState {
             key: node.key().clone(),
@@ -121,6 +126,7 @@ impl<R: Resource> Core<R> {
             holds: Hold::ALL.into_iter().filter(|&hold| state.is_held(hold)).collect(),
             cooling_until: state.is_held(Hold::Cooling).then_some(deadline),
             ejected_until: health.ejected_until.filter(|_| state.is_held(Hold::Ejected)),
+            ready_at: (ready != NEVER).then_some(ready),
             phase: health.phase,
             generation: state.generation(),
         })
@@ -167,5 +173,36 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             Snapshot { states, consistent }
         };
         (1..TRIES).fold(read(), |snapshot, _| if snapshot.consistent { snapshot } else { read() })
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use crate::{Ejection, Entry, ManualClock, Outcome, Phase, Scheduler};
+
+    #[test]
+    fn a_phase_that_changes_alone_shows_in_the_sequences() {
+        let clock = Arc::new(ManualClock::new());
+        let rules = Ejection::default().consecutive_failures(1).max_share(100).jitter(0);
+        let rules = rules.ramp(Duration::from_secs(16));
+        let builder = Scheduler::<Entry<u32, u32, ()>>::builder().shards(1).clock(clock.clone());
+        let fleet = builder.ejection(rules).build().expect("in range");
+        fleet.insert(Entry::new(1, 0, ())).expect("new");
+        fleet.acquire().expect("free").finish(Outcome::Failed);
+        clock.advance(Duration::from_secs(1_000));
+        let _ = fleet.tick();
+        fleet.acquire().expect("a probe").finish(Outcome::Ok { latency: Duration::from_millis(1) });
+        let phase = || fleet.snapshot()[0].phase;
+        // It has one unit: until the end of the ramp nothing changes but the phase.
+        clock.advance(Duration::from_secs(15));
+        let _ = fleet.tick();
+        assert_eq!(phase(), Phase::Ramping);
+        let before = fleet.core.sequences().expect("nothing goes on");
+        clock.advance(Duration::from_secs(15));
+        let _ = fleet.tick();
+        assert_eq!(phase(), Phase::Healthy);
+        assert_ne!(fleet.core.sequences(), Some(before), "who has read in between reads again");
     }
 }

@@ -18,7 +18,7 @@ pub struct Stats {
     /// coming in; then each number is still of some moment of the call.
     ///
     /// Not counted with a change of a resource, and so each of its own moment either way: `overdue`, `waits`, `closed`, `events_missed`,
-    /// `observer_panics`, and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those
+    /// `events_discarded`, `observer_panics`, and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those
     /// whose key could not be cloned.
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
@@ -90,6 +90,9 @@ pub struct Stats {
     /// Events that found room in a ring, but not in an observer's inbox; once for each such observer. Without those that a closing did
     /// not wait for, see [`Closing::Flush`](crate::Closing::Flush): they are still in the ring.
     pub events_missed: u64,
+    /// Events that left the rings, and that an observer was not told of because the closing, or the drop of the scheduler,
+    /// [discards](crate::Closing::Discard): each as often as there were such observers. Read it when that is over.
+    pub events_discarded: u64,
     /// Panics of observers.
     pub observer_panics: u64,
     /// Events that found no room in a ring. Those whose key could not be cloned, a panic of user code, count as emitted there and as
@@ -161,10 +164,11 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let core = &*self.core;
         let mut stats = self.read_stats_of(&core.shards);
         if let Some(hub) = &core.hub {
-            let (emitted, dropped) = hub.fleet_counts();
+            let (emitted, dropped) = hub.fleet_ring().tally();
             stats.events_emitted += emitted;
             stats.events_dropped += dropped;
             (stats.events_missed, stats.observer_panics) = (hub.missed(), hub.panics());
+            stats.events_discarded = hub.discarded();
         }
         stats
     }
@@ -180,7 +184,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             first = first.zip(face.begin_read()).map(|(sum, sequence)| sum.wrapping_add(sequence));
             let standing = |standing| u64::from(face.standing(standing));
             staged |= face.staged() != 0;
-            stats.events_dropped += shard.events().map_or(0, crate::events::Ring::void);
+            let (emitted, dropped) = shard.events().map_or((0, 0), crate::events::Ring::tally);
+            stats.events_emitted += emitted;
+            stats.events_dropped += dropped;
             stats.shards.push(face.standing(Standing::Eligible));
             stats.eligible += standing(Standing::Eligible);
             for obstacle in Standing::OBSTACLES {
@@ -212,8 +218,6 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
                 (&mut stats.failed, Count::Failed),
                 (&mut stats.rate_limited, Count::RateLimited),
                 (&mut stats.cancelled, Count::Cancelled),
-                (&mut stats.events_emitted, Count::EventsEmitted),
-                (&mut stats.events_dropped, Count::EventsDropped),
             ] {
                 *sum += face.count(count);
             }
@@ -243,6 +247,7 @@ mod tests {
             strategy: _,
             closed: _,
             events_missed: _,
+            events_discarded: _,
             observer_panics: _,
             waits: _,
             members,

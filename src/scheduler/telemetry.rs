@@ -4,10 +4,8 @@
 //! guard, a return reads it again and adds the difference to the histogram of its stripe, with no shard's lock held. Stripes are
 //! chosen by thread; each has a mutex that two threads of one stripe, and whoever reads, share for as long as an addition takes.
 //!
-//! The error in rank is sampled: of every so many plain acquisitions of a thread's cell, one looks at what the other shards show, and counts
-//! those that show something better. A hint: what they show may have changed since the choice. Whoever names a key, an id or a filter has not
-//! asked for the best, and is not sampled; nor is a wait. With [`Builder::measure_order`] nothing else is done, the clock is not read, and the
-//! shortest way is taken: what it costs is a countdown in the cell that the choice of a shard has just used.
+//! The order is sampled: see [`order`](super::order). With [`Builder::measure_order`] nothing else is measured, the clock is not read, and what is
+//! no sample takes the shortest way.
 //!
 //! [`Builder::measure_order`]: crate::Builder::measure_order
 
@@ -15,11 +13,13 @@ use std::sync::PoisonError;
 
 use hdrhistogram::Histogram;
 
-use super::core::Core;
+use super::{
+    core::Core,
+    order::{MARK, MOST},
+};
 use crate::{
     node::quietly,
     resource::Resource,
-    strategy::{Cell, ShardView},
     sync::{CachePadded, Mutex, thread_hint},
 };
 
@@ -28,27 +28,47 @@ const LONGEST: u64 = 3_600_000_000_000;
 /// Significant digits.
 const DIGITS: u8 = 2;
 
+/// The longest delay that is told apart.
+const MOST_PASSED: u64 = 1 << 32;
+
+/// What is measured, each in a distribution.
+#[derive(Clone, Copy, Debug)]
+pub enum Measure {
+    Hold,
+    Wait,
+    RankError,
+    Delay,
+}
+
+/// How many there are.
+const MEASURES: usize = 4;
+
 /// What one stripe has measured.
 struct Stripe {
-    holds: Histogram<u64>,
-    waits: Histogram<u64>,
-    rank_errors: Histogram<u64>,
-    sums: [u64; 3],
+    /// In the order of [`Measure`].
+    histograms: [Histogram<u64>; MEASURES],
+    sums: [u64; MEASURES],
+    /// Samples of the rank error that are of that or more.
+    saturated: u64,
+    /// Samples of the delay that were discarded, and given up.
+    unfinished: [u64; 2],
 }
 
 impl Stripe {
     fn new() -> Self {
-        let times = || Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds in range");
-        let shards = Histogram::new_with_bounds(1, crate::shard_set::MAX_SHARDS as u64, DIGITS);
-        Stripe { holds: times(), waits: times(), rank_errors: shards.expect("bounds in range"), sums: [0; 3] }
+        let up_to = |most| Histogram::new_with_bounds(1, most, DIGITS).expect("bounds in range");
+        Stripe {
+            histograms: [LONGEST, LONGEST, MOST as u64, MOST_PASSED].map(up_to),
+            sums: [0; MEASURES],
+            saturated: 0,
+            unfinished: [0; 2],
+        }
     }
 }
 
 /// Where acquisitions and returns are measured.
 pub struct Meters {
     stripes: Box<[CachePadded<Mutex<Stripe>>]>,
-    /// One of so many acquisitions is looked at for its rank; 0: none.
-    every: u32,
     /// Whether leases and waits are timed.
     times: bool,
 }
@@ -105,28 +125,41 @@ impl Distribution {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Telemetry {
-    /// How long leases were held, in nanoseconds.
+    /// How long leases were held, in nanoseconds: those that their guards have ended. The moment at which a lease began is in its guard, so
+    /// one that was taken back, whose token came back first, or that was [turned into a token](crate::Lease::into_token) is not in here;
+    /// [`Stats::returned`](crate::Stats::returned) counts all.
     pub holds: Distribution,
     /// How long requests waited that ended with a lease, in nanoseconds.
     pub waits: Distribution,
-    /// Shards that showed something better than what was lent, of those calls of [`acquire`](crate::Scheduler::acquire) and
-    /// [`acquire_owned`](crate::Scheduler::acquire_owned) that were sampled.
+    /// How many resources that could be had were strictly better than what was lent, of those acquisitions that were sampled: see
+    /// [`Builder::measure_order`](crate::Builder::measure_order).
     pub rank_errors: Distribution,
+    /// Of these, how many are of so much or more: in one other shard 512 resources or more were better, or 4,096 in all, and counting stopped.
+    pub rank_errors_saturated: u64,
+    /// How many worse resources were lent while one could be had, from its return until it was lent, of those that were sampled: see
+    /// [`Builder::measure_order`](crate::Builder::measure_order).
+    pub delays: Distribution,
+    /// Samples of the delay that ended with something else than a lending of the best: the resource was excluded, removed, updated, lent to somebody
+    /// who had named it, and so on. Nothing of them is in `delays`.
+    pub delays_discarded: u64,
+    /// Samples of the delay of which the resource had not been lent after 64 further samples of the rank error. Nothing of them is in `delays`: the
+    /// longest ones are missing there.
+    pub delays_given_up: u64,
 }
 
 #[cfg(feature = "metrics")]
 impl Telemetry {
     /// Nothing was measured.
     pub(crate) fn nothing() -> Self {
-        Meters::new(0, false).read()
+        Meters::new(false).read()
     }
 }
 
 impl Meters {
-    pub fn new(every: u32, times: bool) -> Self {
+    pub fn new(times: bool) -> Self {
         let stripes = crate::sync::parallelism().next_power_of_two().clamp(1, 16);
         let stripe = |_| CachePadded::new(Mutex::new(Stripe::new()));
-        Meters { stripes: (0..stripes).map(stripe).collect(), every, times }
+        Meters { stripes: (0..stripes).map(stripe).collect(), times }
     }
 
     /// Whether leases and waits are timed.
@@ -139,36 +172,56 @@ impl Meters {
         &self.stripes[hash as usize & (self.stripes.len() - 1)]
     }
 
-    fn add(&self, which: usize, value: u64) {
-        let mut stripe = self.stripe().lock().unwrap_or_else(PoisonError::into_inner);
-        stripe.sums[which] = stripe.sums[which].saturating_add(value);
-        let Stripe { holds, waits, rank_errors, .. } = &mut *stripe;
-        [holds, waits, rank_errors][which].saturating_record(value);
+    fn change<T>(&self, f: impl FnOnce(&mut Stripe) -> T) -> T {
+        f(&mut self.stripe().lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn add(&self, what: Measure, value: u64) {
+        self.change(|stripe| {
+            let sum = &mut stripe.sums[what as usize];
+            *sum = sum.saturating_add(value);
+            stripe.histograms[what as usize].saturating_record(value);
+        });
     }
 
     /// A wait has ended with a lease.
     pub fn waited(&self, nanos: u64) {
-        self.add(1, nanos);
+        self.add(Measure::Wait, nanos);
+    }
+
+    /// The last rank error is of that or more.
+    pub fn saturated(&self) {
+        self.change(|stripe| stripe.saturated += 1);
+    }
+
+    /// A sample of the delay has come to nothing: 0 for one that was discarded, 1 for one that was given up.
+    pub fn unfinished(&self, how: usize) {
+        self.change(|stripe| stripe.unfinished[how] += 1);
     }
 
     fn read(&self) -> Telemetry {
         let mut sum = Stripe::new();
         for stripe in &self.stripes {
             let stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
-            for (sum, part) in [
-                (&mut sum.holds, &stripe.holds),
-                (&mut sum.waits, &stripe.waits),
-                (&mut sum.rank_errors, &stripe.rank_errors),
-            ] {
+            for (sum, part) in sum.histograms.iter_mut().zip(&stripe.histograms) {
                 sum.add(part).expect("made alike");
             }
             sum.sums.iter_mut().zip(stripe.sums).for_each(|(sum, part)| *sum = sum.saturating_add(part));
+            sum.saturated += stripe.saturated;
+            sum.unfinished.iter_mut().zip(stripe.unfinished).for_each(|(sum, part)| *sum += part);
         }
-        let [holds, waits, rank_errors] = sum.sums;
+        let Stripe { histograms, sums, saturated, unfinished: [discarded, given_up] } = sum;
+        let mut parts =
+            histograms.into_iter().zip(sums).map(|(histogram, sum)| Distribution { histogram, sum });
+        let mut next = || parts.next().expect("as many as there are measures");
         Telemetry {
-            holds: Distribution { histogram: sum.holds, sum: holds },
-            waits: Distribution { histogram: sum.waits, sum: waits },
-            rank_errors: Distribution { histogram: sum.rank_errors, sum: rank_errors },
+            holds: next(),
+            waits: next(),
+            rank_errors: next(),
+            rank_errors_saturated: saturated,
+            delays: next(),
+            delays_discarded: discarded,
+            delays_given_up: given_up,
         }
     }
 }
@@ -177,46 +230,23 @@ impl<R: Resource> Core<R> {
     /// Something was lent: what is to be noted in its guard. 0: nothing is measured. Runs user code, the clock.
     #[inline]
     pub fn lease_began(&self) -> u64 {
-        // A clock that panics, or that stands at its origin, makes this lease one that is not measured.
+        // A nanosecond later: a clock may stand at its origin. One that panics makes this lease one that is not measured.
         let times = self.meters.as_ref().is_some_and(|meters| meters.times);
-        if times { quietly(|| self.now()).unwrap_or(0) } else { 0 }
+        if times { quietly(|| self.now().saturating_add(1).min(MARK - 1)).unwrap_or(0) } else { 0 }
     }
 
-    /// The best was asked for, and this was lent: what the other shards show, if this acquisition is one of the sample.
-    #[inline]
-    pub fn sample_rank(&self, shard: usize, rank: u64) {
-        if let Some(meters) = &self.meters
-            && self.cell().samples(meters.every)
-        {
-            self.look_at_order(meters, shard, rank);
-        }
-    }
-
-    /// The same for what the shortest way has lent, of which nothing is noted.
-    #[inline]
-    pub fn lent_shortly(&self, cell: &Cell, shard: usize, rank: impl FnOnce() -> u64) {
-        if let Some(meters) = &self.meters
-            && cell.samples(meters.every)
-        {
-            self.look_at_order(meters, shard, rank());
-        }
-    }
-
-    /// How many other shards show something better.
+    /// A lease of which that was noted when it began has ended. The lock is free. Answers whether its return begins a sample of the delay.
     #[cold]
-    fn look_at_order(&self, meters: &Meters, shard: usize, rank: u64) {
-        let others = (0..self.shards.len()).filter(|&other| other != shard);
-        let better = others.filter(|&other| self.best_rank(other).is_some_and(|best| best < rank)).count();
-        meters.add(2, better as u64);
-    }
-
-    /// A lease that began then has ended. The lock is free.
-    #[cold]
-    pub fn lease_ended(&self, since: u64) {
-        if let Some(meters) = &self.meters {
-            let now = quietly(|| self.now()).unwrap_or(since);
-            meters.add(0, now.saturating_sub(since));
+    pub fn lease_ended(&self, noted: u64) -> bool {
+        let since = noted & !MARK;
+        if let Some(meters) = &self.meters
+            && since > 0
+        {
+            let began = since - 1;
+            let now = quietly(|| self.now()).unwrap_or(began);
+            meters.add(Measure::Hold, now.saturating_sub(began));
         }
+        noted & MARK != 0
     }
 }
 
@@ -224,9 +254,9 @@ impl<R: Resource, S> super::Scheduler<R, S> {
     /// The distributions that were measured so far; `None` unless [`Builder::measure`](crate::Builder::measure) or
     /// [`Builder::measure_order`](crate::Builder::measure_order) asked for them.
     ///
-    /// Of [`Builder::measure_order`](crate::Builder::measure_order) only the error in rank has values.
+    /// Of [`Builder::measure_order`](crate::Builder::measure_order) only rank errors and delays have values.
     ///
-    /// Blocking on one stripe's mutex at a time. Allocates histograms of about 40 kB. Values that are added meanwhile may be missing.
+    /// Blocking on one stripe's mutex at a time. Allocates histograms of about 60 kB. Values that are added meanwhile may be missing.
     ///
     /// ```
     /// use leasehold::{Entry, Scheduler};
@@ -239,41 +269,60 @@ impl<R: Resource, S> super::Scheduler<R, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn telemetry(&self) -> Option<Telemetry> {
+        self.core.settle_delay();
         self.core.meters.as_ref().map(Meters::read)
     }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use crate::{Capacity, Entry, Scheduler, Strategy};
+    use std::{sync::Arc, time::Duration};
+
+    use crate::{Entry, ManualClock, Scheduler};
 
     type Item = Entry<u32, u32, ()>;
 
-    fn fleet(capacity: Capacity, every: u32) -> Scheduler<Item> {
-        let builder = Scheduler::builder().shards(4).strategy(Strategy::BestOf { choices: 1 }).seed(1);
-        let fleet: Scheduler<Item> = builder.measure_order(every).build().unwrap();
-        for key in 0..64 {
-            fleet.insert(Entry::new(key, key, ()).with_capacity(capacity)).unwrap();
-        }
-        fleet
+    fn timed() -> (Scheduler<Item>, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new());
+        let fleet = Scheduler::<Item>::builder().shards(1).clock(clock.clone()).measure(0).build().unwrap();
+        fleet.insert(Entry::new(1, 0, ())).unwrap();
+        (fleet, clock)
     }
 
     #[test]
-    fn one_out_of_so_many_is_looked_at_whatever_its_capacity() {
-        for capacity in [Capacity::Exclusive, Capacity::Limited(3)] {
-            for (every, expected) in [(0, 0), (1, 1_000), (10, 100)] {
-                let fleet = fleet(capacity, every);
-                (0..1_000).for_each(|_| drop(fleet.acquire().unwrap()));
-                let telemetry = fleet.telemetry().unwrap();
-                assert_eq!(telemetry.rank_errors.count(), expected, "{capacity:?} {every}");
-                assert_eq!((telemetry.holds.count(), telemetry.waits.count()), (0, 0));
-                if every == 1 {
-                    // One random shard of four: on average one and a half others show something better.
-                    let mean = telemetry.rank_errors.sum() as f64 / 1e3;
-                    assert!((1.3..1.7).contains(&mean) && telemetry.rank_errors.max() == 3, "{mean}");
-                }
-            }
+    fn a_lease_that_begins_at_the_clocks_origin_is_timed() {
+        let (fleet, clock) = timed();
+        for held in [Duration::from_secs(5), Duration::ZERO, Duration::from_nanos(1)] {
+            let lease = fleet.acquire().unwrap();
+            clock.advance(held);
+            drop(lease);
         }
+        let holds = fleet.telemetry().unwrap().holds;
+        assert_eq!((holds.count(), holds.sum()), (3, 5_000_000_001));
+    }
+
+    #[test]
+    fn only_the_call_that_ends_a_lease_times_it() {
+        let (fleet, clock) = timed();
+        let holds = || fleet.telemetry().unwrap().holds;
+        let mut lease = fleet.acquire().unwrap();
+        let token = lease.token();
+        fleet.release(token).unwrap();
+        clock.advance(Duration::from_secs(7));
+        drop(lease);
+        let mut lease = fleet.acquire().unwrap();
+        let token = lease.token();
+        fleet.revoke(token).unwrap();
+        clock.advance(Duration::from_secs(7));
+        assert!(lease.try_finish(crate::Outcome::Failed).is_err());
+        let token = fleet.acquire().unwrap().into_token();
+        fleet.release(token).unwrap();
+        assert_eq!(holds().count(), 0, "no guard has ended a lease");
+        let mut lease = fleet.acquire().unwrap();
+        let _ = lease.token();
+        clock.advance(Duration::from_secs(3));
+        lease.release();
+        assert_eq!((holds().count(), holds().sum()), (1, 3_000_000_000));
     }
 
     #[test]

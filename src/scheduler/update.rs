@@ -11,7 +11,7 @@ use crate::{
     lookup::Keyed,
     node::{Node, Value},
     resource::Resource,
-    shard::{Count, Garbage, Gone, Pin},
+    shard::{Count, Forecast, Garbage, Gone, Pin},
 };
 
 /// What came of one attempt to replace a value.
@@ -40,13 +40,20 @@ impl<R: Resource> Core<R> {
         self.expect_limit(limit);
         // An exclusive resource is ranked while it is free; others by their load at the transition, guessed here.
         let load = if limit == 1 { 0 } else { node.state.load().in_flight() };
-        let rank = self.rank_of(node, &resource, load);
         let value = Node::boxed_value(resource);
+        let Forecast { rank, seen, .. } = self.rank_of(node, &value, load);
         self.settle(node);
         let shard = self.home(node);
-        let outcome = self.lock(shard).revalue(node, value, limit, rank, expected);
+        let mut locked = self.lock(shard);
+        let outcome = locked.revalue(node, value, limit, rank, expected);
+        let taken = if outcome.is_ok() { self.take_for_waiters(&mut locked, node) } else { None };
+        drop(locked);
         let revalued = match outcome {
-            Ok(revalued) => revalued,
+            Ok(revalued) => {
+                // First: what follows may run user code.
+                self.hand_on(taken, node, guard);
+                revalued
+            }
             Err((value, refused)) => {
                 if refused.0.is_removed() {
                     let returned = value.into_resource();
@@ -62,13 +69,11 @@ impl<R: Resource> Core<R> {
             self.note_earliest(shard);
         }
         self.retire_in(revalued.garbage, guard);
-        self.offer_node(node, guard);
         let load_then = revalued.moved.to.in_flight();
-        if limit != 1 && load_then != load {
+        if node.is_shared() && (load_then != load || node.seen() != seen) {
             // Ours, or a later one, whose updater asks it as well.
-            let value = node.value(guard);
-            let rank = self.rank_of(node, value.resource(), load_then);
-            shard.lock().rerank(node, NonNull::from(value), load_then, rank);
+            let forecast = self.forecast(node, load_then, guard);
+            shard.lock().rerank(node, &forecast);
         }
         Attempt::Done
     }

@@ -34,11 +34,22 @@ impl Holds {
         let mut changed = was ^ is;
         while changed != 0 {
             let place = changed.trailing_zeros();
-            let cell = &self.0[place as usize % Hold::ALL.len()];
-            let count = cell.load(Ordering::Relaxed);
-            cell.store(if is >> place & 1 == 1 { count + 1 } else { count - 1 }, Ordering::Relaxed);
+            self.add(place as usize % Hold::ALL.len(), is >> place & 1 == 1);
             changed &= changed - 1;
         }
+    }
+
+    /// The same for a transition of a member in which this hold has moved, and no other. To be called by the holder of the lock.
+    #[inline]
+    pub(super) fn follow_one(&self, hold: Hold, is_held: bool) {
+        self.add(hold as usize, is_held);
+    }
+
+    #[inline]
+    fn add(&self, place: usize, more: bool) {
+        let cell = &self.0[place];
+        let count = cell.load(Ordering::Relaxed);
+        cell.store(if more { count + 1 } else { count - 1 }, Ordering::Relaxed);
     }
 }
 

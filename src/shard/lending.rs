@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use super::{Count, Locked};
 use crate::{
+    health::Seen,
     heap::Entry,
     node::{Added, Hold, Moved, Node, Owned, Refused, Standing, State, Value},
     resource::Resource,
@@ -21,8 +22,14 @@ pub struct Lent<R: Resource> {
     pub rank: u64,
     /// That is the rank of its new load.
     pub ranked: bool,
-    /// Only one lease is allowed, so that the rank does not depend on the load.
+    /// Only one lease is allowed, and the rank does not depend on what becomes of it.
     pub exclusive: bool,
+    /// The rank that it stood at when it was chosen.
+    #[cfg(feature = "telemetry")]
+    pub stood: u64,
+    /// This lending is a sample of the order: see `scheduler::order`.
+    #[cfg(feature = "telemetry")]
+    pub sampled: bool,
 }
 
 /// Node and value of a [`Lent`], in two registers.
@@ -32,12 +39,17 @@ pub type Bare<R> = (NonNull<Node<R>>, NonNull<Value<R>>);
 #[allow(unsafe_code)]
 unsafe impl<R: Resource> Send for Lent<R> {}
 
-/// The rank of a resource at the load that it is about to have, computed before the lock was taken: then the change of load and that
-/// of the rank need one critical section. Whoever has it holds a guard that is older: no other value can have that address.
+/// The rank of a resource with a value, at a load and after outcomes, computed before the lock was taken: if the load is the one that it
+/// is about to have, the change of load and that of the rank need one critical section. Whoever has it holds a guard that is older, or a
+/// claim: no other value can have that address.
+///
+/// All that the rank depends on is here and is compared, not a number of it: what has changed and changed back makes no difference.
 pub struct Forecast<R: Resource> {
     pub node: NonNull<Node<R>>,
     pub value: NonNull<Value<R>>,
     pub in_flight: u32,
+    /// What outcomes had shown, if the rank depends on it.
+    pub seen: Option<Seen>,
     pub rank: u64,
 }
 
@@ -48,6 +60,7 @@ impl<R: Resource> Forecast<R> {
         NonNull::from(node) == self.node
             && state.in_flight() == self.in_flight
             && node.value_ptr() == self.value
+            && self.seen == node.seen()
             && node.is_shared()
     }
 }
@@ -97,10 +110,15 @@ impl<R: Resource> Locked<'_, R> {
 
     /// As [`lend_best`](Self::lend_best), if the best is an exclusive resource.
     #[inline(always)]
+    // With the telemetry it does not lend what is a sample: that goes the long way.
     pub fn lend_best_exclusive(&mut self) -> Option<Bare<R>> {
-        let entry = self.inner.ready.peek_min()?;
-        let node = self.node_in(entry.slot());
-        if self.owned(node, |owned| owned.limit) != 1 {
+        let node = self.best()?;
+        // What is not shared has one unit.
+        if node.is_shared() && !node.is_single(self.details(node).limit) {
+            return None;
+        }
+        #[cfg(feature = "telemetry")]
+        if self.watch().is_due(self.face().count(Count::Lent)) {
             return None;
         }
         self.write();
@@ -117,20 +135,26 @@ impl<R: Resource> Locked<'_, R> {
 
     /// As [`lend_best`](Self::lend_best), if the forecast is of the best and comes true.
     #[inline]
-    pub fn lend_best_loaded(&mut self, forecast: &Forecast<R>) -> Option<Bare<R>> {
+    // As above for what is a sample.
+    pub fn lend_best_loaded(&mut self, forecast: &Forecast<R>) -> Option<Lent<R>> {
+        #[cfg(feature = "telemetry")]
+        if self.watch().is_due(self.face().count(Count::Lent)) {
+            return None;
+        }
         let entry = self.inner.ready.peek_min()?;
         let node = self.node_in(entry.slot());
         let state = node.state.load();
         if NonNull::from(node) != forecast.node
             || node.value_ptr() != forecast.value
             || state.in_flight() + 1 != forecast.in_flight
+            || forecast.seen != node.seen()
             || !node.is_shared()
         {
             return None;
         }
         let lent = self.take(node, true, Some(forecast)).ok()?;
         debug_assert!(lent.ranked, "nobody else changes its load meanwhile");
-        Some((lent.node, lent.value))
+        Some(lent)
     }
 
     /// Whether there is nothing to lend.
@@ -144,13 +168,12 @@ impl<R: Resource> Locked<'_, R> {
         self.take(node, false, None)
     }
 
-    /// As [`Locked::lend`]; a node whose cooling is over at `now` is warmed up first, out of its turn.
-    pub fn lend_if_due(&mut self, node: &Node<R>, now: u64) -> Result<Lent<R>, State> {
+    /// Warms a node up, out of its turn, if only its cooling stands in the way and is over at `now`.
+    pub fn warm_if_due(&mut self, node: &Node<R>, now: u64) {
         let state = node.state.load();
         if state.standing() == Standing::Cooling && node.deadline() <= now {
             let _ = self.clear(node, Hold::Cooling, Count::Warmed);
         }
-        self.take(node, false, None)
     }
 
     /// Lends the node in a slot, if there is one and it is eligible.
@@ -181,6 +204,8 @@ impl<R: Resource> Locked<'_, R> {
         let moved = node.state.lend(limit).map_err(|Refused(state)| state)?;
         let face = self.face();
         let forecast = forecast.filter(|forecast| forecast.holds(node, moved.to));
+        #[cfg(feature = "telemetry")]
+        let stood = node.rank();
         if let Some(forecast) = forecast {
             node.set_rank(forecast.rank);
         }
@@ -215,7 +240,11 @@ impl<R: Resource> Locked<'_, R> {
             state: moved.to,
             rank,
             ranked: forecast.is_some(),
-            exclusive: limit == 1,
+            exclusive: !node.is_shared(),
+            #[cfg(feature = "telemetry")]
+            stood,
+            #[cfg(feature = "telemetry")]
+            sampled: false,
         })
     }
 
@@ -252,21 +281,35 @@ impl<R: Resource> Locked<'_, R> {
         outcome: Option<Count>,
         forecast: Option<&Forecast<R>>,
     ) -> (Garbage<R>, Moved, bool) {
-        self.give_back_in_line(node, value, holds, outcome, forecast)
+        let before = self.details(node);
+        let given = self.give_back_in_line(node, before, value, holds, outcome, forecast);
+        Self::note_nothing_out(node, given.1);
+        given
     }
 
-    /// As [`give_back`](Self::give_back), for the usual lease.
+    /// What a return of a resource that may be probed has to say: the probe is what is lent after it. Not for the usual return of an exclusive
+    /// one: that is no such resource, see [`Node::is_single`].
+    #[inline]
+    pub fn note_nothing_out(node: &Node<R>, moved: Moved) {
+        if moved.to.in_flight() == 0
+            && let Some(record) = node.record()
+        {
+            record.nothing_is_out();
+        }
+    }
+
+    /// As [`give_back`](Self::give_back), for the usual lease, of whose node the caller has read the [details](Self::details).
     #[inline(always)]
     pub fn give_back_in_line(
         &mut self,
         node: &Node<R>,
+        before: Owned,
         value: NonNull<Value<R>>,
         (deadline, eject): (Option<u64>, bool),
         outcome: Option<Count>,
         forecast: Option<&Forecast<R>>,
     ) -> (Garbage<R>, Moved, bool) {
         self.write();
-        let before = self.details(node);
         let cool = deadline.is_some() && !node.state.load().is_removed();
         let holds = Added { cool, eject };
         let moved =
@@ -290,8 +333,8 @@ impl<R: Resource> Locked<'_, R> {
         }
         let face = self.face();
         let mut cooled = false;
-        if moved.from.standing() == Standing::AtCapacity && moved.to.is_eligible() {
-            // By far the most common return.
+        if moved.from.is_full() && moved.to.is_eligible() {
+            // By far the most common return: it stood at its capacity, since a return takes no hold away.
             self.queue_used(node.rank(), before.slot);
             face.shift(Standing::AtCapacity, Standing::Eligible);
             face.change_available(0, before.limit - moved.to.in_flight());
@@ -319,6 +362,50 @@ impl<R: Resource> Locked<'_, R> {
             self.face().tally(outcome);
         }
         (garbage, moved, forecast.is_some())
+    }
+
+    /// Gives back and lends again, as [`give_back`](Self::give_back) and [`lend`](Self::lend) one after the other: the unit of an exclusive
+    /// resource that is as it was when it was lent, and nothing but that lease in its way. Then neither heaps nor standings change. `None`: it
+    /// is not that, and nothing was done. O(1).
+    pub fn hand_over(
+        &mut self,
+        node: &Node<R>,
+        value: NonNull<Value<R>>,
+        outcome: Option<Count>,
+    ) -> Option<Lent<R>> {
+        let state = node.state.load();
+        // What may be probed has a record, and has to be told that nothing is out.
+        let is_usual = state.standing() == Standing::AtCapacity
+            && state.holds() == 0
+            && state.in_flight() == 1
+            && value == node.value_ptr()
+            && !node.is_shared()
+            && node.record().is_none();
+        if !is_usual {
+            return None;
+        }
+        self.write();
+        // What is not shared has one unit.
+        let returned = node.state.give_back(1, Added::default()).expect("a lease is out");
+        self.tally(Count::Returned, node, returned.to);
+        if let Some(outcome) = outcome {
+            self.face().tally(outcome);
+        }
+        let moved = node.state.lend(1).expect("nothing is in its way");
+        self.tally(Count::Lent, node, moved.to);
+        let rank = node.rank();
+        Some(Lent {
+            node: NonNull::from(node),
+            value,
+            state: moved.to,
+            rank,
+            ranked: false,
+            exclusive: true,
+            #[cfg(feature = "telemetry")]
+            stood: rank,
+            #[cfg(feature = "telemetry")]
+            sampled: false,
+        })
     }
 
     /// Takes something off the claims on a superseded value; hands it out if that was the last claim.
@@ -419,21 +506,22 @@ impl<R: Resource> Locked<'_, R> {
             owned.limit = limit;
             *owned
         });
-        node.set_shared(limit != 1);
+        node.note_limit(limit);
         self.follow(node, moved, before, owned);
     }
 
     // Ranks and values.
 
-    /// Gives `node` the rank that was computed for this value and load, unless either has changed since: then whoever changed
-    /// it will do the same with a newer rank.
-    ///
-    /// The caller's claim or guard keeps the value, so no other one can have its address.
-    pub fn rerank(&mut self, node: &Node<R>, value: NonNull<Value<R>>, in_flight: u32, rank: u64) {
+    /// Gives `node` the rank that was computed, unless what it was computed for has changed since: then whoever changed it will do the
+    /// same with a newer rank. That is so because everybody who changes a load or an outcome ranks anew afterwards, if
+    /// [that changes the rank](Node::is_shared).
+    pub fn rerank(&mut self, node: &Node<R>, forecast: &Forecast<R>) {
         let now = node.state.load();
+        let rank = forecast.rank;
         if now.is_removed()
-            || now.in_flight() != in_flight
-            || node.value_ptr() != value
+            || now.in_flight() != forecast.in_flight
+            || node.value_ptr() != forecast.value
+            || node.seen() != forecast.seen
             || node.rank() == rank
         {
             return;
@@ -478,9 +566,9 @@ impl<R: Resource> Locked<'_, R> {
             Err(refused) => return Err((value, refused)),
         };
         let old = node.swap_value(value);
-        let before = self.owned(node, |owned| std::mem::replace(&mut owned.limit, limit));
-        node.set_shared(limit != 1);
-        let claimed = self.owned(node, |owned| {
+        node.note_limit(limit);
+        let (before, claims, owned) = self.owned(node, |owned| {
+            let before = std::mem::replace(&mut owned.limit, limit);
             let leases = moved.from.in_flight() - owned.superseded;
             owned.superseded += leases;
             // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
@@ -490,10 +578,10 @@ impl<R: Resource> Locked<'_, R> {
                     *claims
                 })
             };
-            claims.leases > 0 || claims.pins > 0
+            (before, claims, *owned)
         });
+        let claimed = claims.leases > 0 || claims.pins > 0;
         node.set_rank(rank);
-        let owned = self.owned(node, |owned| *owned);
         if moved.from.is_eligible() && moved.to.is_eligible() {
             self.requeue(owned.slot, rank, false);
         }

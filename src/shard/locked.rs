@@ -12,7 +12,7 @@ use crate::{
     heap::Entry,
     node::{Moved, Node, Owned, Standing, State},
     resource::Resource,
-    sync::SpinGuard,
+    sync::{SpinGuard, atomic::Ordering},
 };
 
 /// A shard whose lock is held. Publishes the face when dropped, then unlocks.
@@ -20,13 +20,11 @@ pub struct Locked<'s, R: Resource> {
     shard: &'s Shard<R>,
     pub(super) inner: ManuallyDrop<SpinGuard<'s, Inner<R>>>,
     writing: bool,
-    /// The run of a batch has changed.
-    pub(super) run_moved: bool,
-    /// The cooling heap has changed.
-    cooling_moved: bool,
+    /// The cooling heap or the run of a batch has changed.
+    pub(super) more_moved: bool,
     /// Events of this critical section, to be completed after it.
     events: events::Range,
-    /// Keeps the nodes of those events alive until then; without it they are dropped.
+    /// Keeps the nodes of those events alive until then; without it they are dropped, unless keys [are plain](events::is_plain).
     pin: Option<Pin<'s>>,
 }
 
@@ -38,8 +36,7 @@ impl<'s, R: Resource> Locked<'s, R> {
             shard,
             inner: ManuallyDrop::new(inner),
             writing: false,
-            run_moved: false,
-            cooling_moved: false,
+            more_moved: false,
             events: events::Range::default(),
             pin,
         }
@@ -49,28 +46,28 @@ impl<'s, R: Resource> Locked<'s, R> {
     #[inline]
     pub(super) fn tally(&mut self, count: Count, node: &Node<R>, state: State) {
         self.face().tally(count);
-        if self.shard.events.is_some() {
-            self.tell(count, node, state);
-        }
-    }
-
-    #[cold]
-    fn tell(&mut self, count: Count, node: &Node<R>, state: State) {
-        if let Some(kind) = count.event() {
+        // One branch if nobody does: `count` is known where this is compiled.
+        if self.shard.events.is_some()
+            && let Some(kind) = count.event()
+        {
             self.emit(kind, node, state);
         }
     }
 
     /// Makes an event, if anybody wants events.
+    // Not in line, and cold: out of the way of those who do without.
     #[cold]
+    #[inline(never)]
     pub fn emit(&mut self, kind: EventKind, node: &Node<R>, state: State) {
         let Some(ring) = &self.shard.events else { return };
-        // Without a pin the key could not be read later: the event is numbered, and dropped.
-        let range = &mut self.events;
-        // SAFETY: the lock is held.
-        let emitted =
-            self.pin.is_some() && unsafe { ring.reserve(range, kind, Some(node), state.generation()) };
-        self.face().tally(if emitted { Count::EventsEmitted } else { Count::EventsDropped });
+        if events::is_plain::<R::Key>() || self.pin.is_some() {
+            // SAFETY: the lock is held.
+            unsafe { ring.reserve(&mut self.events, kind, Some(node), state.generation()) };
+        } else {
+            // The key could not be read later: the event is numbered, and dropped.
+            // SAFETY: the lock is held.
+            unsafe { ring.lose() };
+        }
     }
 
     /// Frees the lock, and gives the pin back for another turn.
@@ -83,8 +80,20 @@ impl<'s, R: Resource> Locked<'s, R> {
         &self.shard.face
     }
 
+    #[cfg(feature = "telemetry")]
+    #[inline(always)]
+    pub(super) fn watch(&self) -> &'s crate::delay::Watch {
+        &self.shard.watch
+    }
+
     pub(super) fn holds(&self) -> &'s Holds {
         &self.shard.holds
+    }
+
+    /// Says that something changes that only the record of a resource shows: to be called before. Whoever compares the face's sequences
+    /// sees it.
+    pub fn change(&mut self) {
+        self.write();
     }
 
     /// F1 of the face's protocol, once per critical section, before the first CAS.
@@ -98,7 +107,8 @@ impl<'s, R: Resource> Locked<'s, R> {
 
     #[inline]
     pub(super) fn owned<O>(&mut self, node: &Node<R>, f: impl FnOnce(&mut Owned) -> O) -> O {
-        assert_eq!(node.home(), self.shard.index, "a node is touched only under its home lock");
+        // Not `assert_eq`, which would have both in memory for its message.
+        assert!(node.home() == self.shard.index, "a node is touched only under its home lock");
         // SAFETY: `self` holds the home lock, mutably borrowed, so `f` is the only access; `f` is a closure of this crate
         // that touches nothing but its argument.
         unsafe { node.with_owned(f) }
@@ -113,6 +123,23 @@ impl<'s, R: Resource> Locked<'s, R> {
         let node = self.inner.slots.node(slot).expect("a queued slot is in use");
         // SAFETY: rule 5 of `node`: a node in the slot table is not spent.
         unsafe { &*node.as_ptr() }
+    }
+
+    /// The best eligible node.
+    #[inline(always)]
+    pub(super) fn best(&self) -> Option<&'s Node<R>> {
+        if self.writing {
+            return Some(self.node_in(self.inner.ready.peek_min()?.slot()));
+        }
+        // As long as nothing has been changed under this lock the face says it, and the slot table need not be asked.
+        // Relaxed: written by whoever had the lock before.
+        let best = self.face().best().load(Ordering::Relaxed);
+        debug_assert_eq!(
+            NonNull::new(best),
+            self.inner.ready.peek_min().and_then(|entry| self.inner.slots.node(entry.slot()))
+        );
+        // SAFETY: as in `node_in`: it is in the slot table.
+        unsafe { best.cast_const().as_ref() }
     }
 
     /// Resources that live here, those included that were removed and are still lent.
@@ -175,7 +202,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         let pushed = match standing {
             Standing::Eligible => inner.ready.push(entry, &mut inner.slots),
             _ => {
-                self.cooling_moved = true;
+                self.more_moved = true;
                 inner.cooling.push(entry, &mut inner.slots)
             }
         };
@@ -198,7 +225,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         let entry = match standing {
             Standing::Eligible => inner.ready.remove(slot, position, &mut inner.slots),
             _ => {
-                self.cooling_moved = true;
+                self.more_moved = true;
                 inner.cooling.remove(position, &mut inner.slots)
             }
         };
@@ -235,8 +262,20 @@ impl<R: Resource> Locked<'_, R> {
     /// The same as dropping it, in line: for the two steps of the usual lease.
     #[inline(always)]
     pub fn finish(self) {
+        self.finish_knowing(None);
+    }
+
+    /// As [`finish`](Self::finish), after something was done to `node`, which has the slot, and may now be the best: then the slot table need
+    /// not be asked for it.
+    #[inline(always)]
+    pub fn finish_after(self, node: &Node<R>, slot: u32) {
+        self.finish_knowing(Some((slot, node)));
+    }
+
+    #[inline(always)]
+    fn finish_knowing(self, known: Option<(u32, &Node<R>)>) {
         let mut locked = ManuallyDrop::new(self);
-        locked.publish_and_unlock();
+        locked.publish_and_unlock(known);
         // Nothing else of it needs to be dropped.
         drop(locked.pin.take());
     }
@@ -245,29 +284,53 @@ impl<R: Resource> Locked<'_, R> {
     ///
     /// To be called once, last.
     #[inline(always)]
-    fn publish_and_unlock(&mut self) {
+    fn publish_and_unlock(&mut self, known: Option<(u32, &Node<R>)>) {
         if self.writing {
-            let inner = &**self.inner;
-            let node = |slot| inner.slots.node(slot).map_or(std::ptr::null_mut(), NonNull::as_ptr);
-            let (rank, best) = match inner.ready.peek_min() {
-                Some(entry) => (entry.rank(), node(entry.slot())),
-                None => (u64::MAX, std::ptr::null_mut()),
-            };
-            let cooling = self.cooling_moved.then(|| match inner.cooling.peek_min() {
-                Some(entry) => (entry.rank(), node(entry.slot())),
-                None => (NEVER, std::ptr::null_mut()),
-            });
-            let staged = if self.run_moved { Some(self.staged()) } else { None };
-            self.shard.face.end_write(rank, best, cooling, staged);
+            if self.more_moved {
+                self.publish_all();
+            } else {
+                let (rank, best) = self.best_known(known);
+                self.shard.face.end_write(rank, best, None);
+            }
         }
         // SAFETY: dropped once, here, and not used again.
         #[allow(unsafe_code)]
         unsafe {
             ManuallyDrop::drop(&mut self.inner)
         };
-        if !self.events.is_empty() {
+        if !events::is_plain::<R::Key>() && !self.events.is_empty() {
             self.complete_events();
         }
+    }
+
+    /// The best of the ready heap, for the face; `known` is a slot whose node is known.
+    #[inline(always)]
+    fn best_known(&self, known: Option<(u32, &Node<R>)>) -> (u64, *mut Node<R>) {
+        match (self.inner.ready.peek_min(), known) {
+            (Some(entry), Some((slot, node))) if slot == entry.slot() => {
+                (entry.rank(), std::ptr::from_ref(node).cast_mut())
+            }
+            (Some(entry), _) => (entry.rank(), self.published(entry.slot())),
+            _ => (u64::MAX, std::ptr::null_mut()),
+        }
+    }
+
+    /// The node in a slot, for the face.
+    #[inline(always)]
+    fn published(&self, slot: u32) -> *mut Node<R> {
+        self.inner.slots.node(slot).map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// F3 and F4 where more than the ready heap has changed.
+    #[cold]
+    #[inline(never)]
+    fn publish_all(&self) {
+        let (rank, best) = self.best_known(None);
+        let cooling = match self.inner.cooling.peek_min() {
+            Some(entry) => (entry.rank(), self.published(entry.slot())),
+            None => (NEVER, std::ptr::null_mut()),
+        };
+        self.shard.face.end_write(rank, best, Some((cooling, self.staged())));
     }
 
     #[cold]
@@ -285,6 +348,6 @@ impl<R: Resource> Locked<'_, R> {
 impl<R: Resource> Drop for Locked<'_, R> {
     #[inline]
     fn drop(&mut self) {
-        self.publish_and_unlock();
+        self.publish_and_unlock(None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Count, Garbage, Locked, Roster};
+use super::{Count, Garbage, Locked};
 use crate::{
     node::{Hold, Moved, Node, Owned, Refused, Standing},
     resource::Resource,
@@ -19,10 +19,10 @@ pub struct Gone {
 }
 
 impl<'s, R: Resource> Locked<'s, R> {
-    /// Makes a staged node, which has a slot, visible and eligible in one transition; or draining, if newcomers are.
+    /// Makes a staged node, which has a slot, visible and eligible, or `draining`, in one transition.
     ///
     /// Refused if it is not staged.
-    pub fn admit(&mut self, node: &Node<R>, roster: &Roster) -> Result<Moved, Refused> {
+    pub fn admit(&mut self, node: &Node<R>, draining: bool) -> Result<Moved, Refused> {
         self.write();
         if !node.state.load().is_staged() {
             return Err(Refused(node.state.load()));
@@ -30,7 +30,6 @@ impl<'s, R: Resource> Locked<'s, R> {
         let owned = self.owned(node, |owned| *owned);
         debug_assert_ne!(owned.slot, Owned::NO_SLOT, "a node is seated before it is admitted");
         self.face().touch_content();
-        let draining = roster.newcomers_drain();
         let moved = node.state.admit(draining)?;
         self.face().raise_slots(owned.slot + 1);
         // A staged node is not counted before it is visible.
@@ -74,6 +73,8 @@ impl<'s, R: Resource> Locked<'s, R> {
             self.inner.cooled -= 1;
         }
         self.tally(count, node, moved.to);
+        #[cfg(feature = "telemetry")]
+        self.watch().forget(std::ptr::from_ref(node).addr());
         // No lease and no pin, and a removed node gets neither any more.
         let alone = moved.to.in_flight() == 0 && owned.pins == 0;
         if alone {
@@ -97,7 +98,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         debug_assert_ne!(hold, Hold::Cooling, "cooling has a deadline");
         self.write();
         let moved = node.state.hold(hold)?;
-        self.after_hold(node, moved, count);
+        self.after_hold(node, moved, hold, count);
         Ok(moved)
     }
 
@@ -136,15 +137,16 @@ impl<'s, R: Resource> Locked<'s, R> {
         if hold == Hold::Cooling && moved.from.is_held(Hold::Cooling) {
             self.inner.cooled -= 1;
         }
-        self.after_hold(node, moved, count);
+        self.after_hold(node, moved, hold, count);
         Ok(moved)
     }
 
-    pub(super) fn after_hold(&mut self, node: &Node<R>, moved: Moved, count: Count) {
+    /// A hold of a member, which a transition of nothing else was about, has moved or not.
+    fn after_hold(&mut self, node: &Node<R>, moved: Moved, hold: Hold, count: Count) {
         if moved.from != moved.to {
             let owned = self.owned(node, |owned| *owned);
             self.follow(node, moved, owned.limit, owned);
-            self.holds().follow(moved);
+            self.holds().follow_one(hold, moved.to.is_held(hold));
             self.tally(count, node, moved.to);
         }
     }
@@ -189,6 +191,13 @@ impl<'s, R: Resource> Locked<'s, R> {
     pub fn best_nodes(&self) -> impl Iterator<Item = &'s Node<R>> + use<'_, 's, R> {
         let best = self.inner.ready.best();
         (0..best.len()).map(move |i| self.node_in(best[i].slot()))
+    }
+
+    /// How many that can be had have a better rank than that; `most` if it is more. O(answer + log n).
+    #[cfg(feature = "telemetry")]
+    pub fn better_than(&self, rank: u64, roster: &super::Roster, most: usize) -> usize {
+        let ready = self.inner.ready.count_below(rank, most);
+        (ready + self.staged_better_than(rank, roster)).min(most)
     }
 
     /// The worst eligible node.

@@ -44,6 +44,8 @@ pub use locked::Locked;
 pub use membership::Gone;
 pub use staged::{Roster, Run};
 
+#[cfg(feature = "telemetry")]
+use crate::delay::Watch;
 use crate::{
     events,
     heap::{MinMaxHeap, Queue, Segment},
@@ -71,6 +73,9 @@ pub struct Shard<R: Resource> {
     lock: SpinLock<Inner<R>>,
     index: u32,
     events: Option<Arc<events::Ring<R>>>,
+    /// Which lendings are samples, and what is counted for them.
+    #[cfg(feature = "telemetry")]
+    watch: Watch,
     /// Behind all that is touched by each lease.
     holds: holds::Holds,
 }
@@ -127,8 +132,23 @@ impl<R: Resource> Shard<R> {
             }),
             index,
             events,
+            #[cfg(feature = "telemetry")]
+            watch: Watch::new(0, 0),
             holds: holds::Holds::default(),
         }
+    }
+
+    /// Which lendings are samples, and what is counted for them.
+    #[cfg(feature = "telemetry")]
+    #[inline(always)]
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// The same, for a shard that nobody uses yet.
+    #[cfg(feature = "telemetry")]
+    pub fn watched(self, watch: Watch) -> Self {
+        Shard { watch, ..self }
     }
 
     /// Which one it is.

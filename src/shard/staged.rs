@@ -32,7 +32,10 @@ use super::{Locked, face::Staged};
 use crate::{
     node::Node,
     resource::Resource,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        count,
+    },
 };
 
 /// The part of one batch that belongs to one shard, best first.
@@ -59,6 +62,10 @@ impl<R: Resource> Run<R> {
 #[derive(Debug)]
 pub struct Roster {
     word: AtomicU64,
+    /// Newcomers that were numbered.
+    // Lint: `count` is std's own under loom, on purpose.
+    #[allow(clippy::disallowed_types)]
+    numbered: count::AtomicU64,
     /// Whoever is admitted drains from the beginning.
     newcomers_drain: AtomicBool,
 }
@@ -68,8 +75,20 @@ pub struct Roster {
 pub struct Full;
 
 impl Roster {
+    #[allow(clippy::disallowed_types)]
     pub fn new() -> Self {
-        Roster { word: AtomicU64::new(0), newcomers_drain: AtomicBool::new(false) }
+        Roster {
+            word: AtomicU64::new(0),
+            numbered: count::AtomicU64::new(0),
+            newcomers_drain: AtomicBool::new(false),
+        }
+    }
+
+    /// A number for one that has its key, larger than those of all that have had the key before.
+    pub fn number(&self) -> u64 {
+        // Relaxed: an earlier holder of the key was numbered before it became visible, and has left the lookup before this one came in,
+        // which orders the two steps; and steps of one word that are so ordered count in that order.
+        self.numbered.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Whether those who are admitted drain from the beginning. The caller holds a shard's lock.
@@ -157,13 +176,13 @@ impl<R: Resource> Locked<'_, R> {
         // The sequence moves, so that an acquire that found the shard empty looks again after B4.
         self.write();
         self.inner.staged = Some(run);
-        self.run_moved = true;
+        self.more_moved = true;
     }
 
     /// The run, to be dropped outside the lock: after B5, or when the batch is undone.
     pub fn unstage(&mut self) -> Option<Box<Run<R>>> {
         self.write();
-        self.run_moved = true;
+        self.more_moved = true;
         self.inner.staged.take()
     }
 
@@ -185,12 +204,24 @@ impl<R: Resource> Locked<'_, R> {
             let Some(&node) = run.nodes.get(run.next) else { break };
             run.next += 1;
             // SAFETY: a node in a run has a slot and is not spent (rule 5 of `node`).
-            let admitted = self.admit(unsafe { node.as_ref() }, roster);
+            let admitted = self.admit(unsafe { node.as_ref() }, roster.newcomers_drain());
             debug_assert!(admitted.is_ok(), "a staged node is admitted once, under this lock");
         }
         self.write();
-        self.run_moved = true;
+        self.more_moved = true;
         self.inner.staged.as_ref().is_none_or(|run| run.is_empty())
+    }
+
+    /// How many of a committed run that is not absorbed yet have a better rank. O(log n).
+    #[cfg(feature = "telemetry")]
+    pub(super) fn staged_better_than(&self, rank: u64, roster: &Roster) -> usize {
+        match &self.inner.staged {
+            Some(run) if roster.is_committed(run.batch) && !roster.newcomers_drain() => {
+                // SAFETY: a node in a run is not spent (rule 5 of `node`). The run is ordered by rank.
+                run.nodes[run.next..].partition_point(|node| unsafe { node.as_ref() }.rank() < rank)
+            }
+            _ => 0,
+        }
     }
 
     /// What is left of the run, for the face.

@@ -135,7 +135,7 @@ impl fmt::Debug for Strategy {
 
 /// What a strategy remembers for one stripe of threads. Belongs to one [`Selector`].
 ///
-/// 24 bytes, 32 with `telemetry`; whoever keeps several puts each on cache lines of its own.
+/// 24 bytes; whoever keeps several puts each on cache lines of its own.
 ///
 /// All accesses are Relaxed: the fields carry no other data, and each is legal in any combination with the others.
 #[derive(Debug)]
@@ -148,9 +148,6 @@ pub struct Cell {
     left: AtomicU32,
     /// The rank up to which staying on `current` loses no order against what else was drawn with it.
     bound: AtomicU64,
-    /// How many more acquisitions pass before one is looked at for its order.
-    #[cfg(feature = "telemetry")]
-    unseen: AtomicU32,
 }
 
 impl Cell {
@@ -163,8 +160,6 @@ impl Cell {
             current: AtomicU32::new((mixed >> 32) as u32),
             left: AtomicU32::new(0),
             bound: AtomicU64::new(u64::MAX),
-            #[cfg(feature = "telemetry")]
-            unseen: AtomicU32::new(0),
         }
     }
 
@@ -175,8 +170,6 @@ impl Cell {
             current: AtomicU32::new(0),
             left: AtomicU32::new(0),
             bound: AtomicU64::new(u64::MAX),
-            #[cfg(feature = "telemetry")]
-            unseen: AtomicU32::new(0),
         }
     }
 
@@ -191,19 +184,6 @@ impl Cell {
         let fresh = Cell::new(seed);
         self.current.store(fresh.current.load(Ordering::Relaxed), Ordering::Relaxed);
         self.random.store(fresh.random.load(Ordering::Relaxed).max(1), Ordering::Relaxed);
-    }
-
-    /// `true` for one call out of `every`; never for 0. Two threads that share the cell may lose a count.
-    #[cfg(feature = "telemetry")]
-    #[inline]
-    pub fn samples(&self, every: u32) -> bool {
-        let left = self.unseen.load(Ordering::Relaxed);
-        if left > 0 {
-            self.unseen.store(left - 1, Ordering::Relaxed);
-            return false;
-        }
-        self.unseen.store(every.wrapping_sub(1), Ordering::Relaxed);
-        every > 0
     }
 
     /// A random number below `bound`.
@@ -300,9 +280,39 @@ impl Selector {
     /// Only if a custom strategy does; the cell then keeps its state.
     #[inline]
     pub fn select<V: ShardView>(&self, view: &V, cell: &Cell) -> usize {
+        if let Some((current, bound)) = self.current(cell)
+            && current < self.shards as usize
+            && view.best_rank(current).is_some_and(|rank| rank <= bound)
+        {
+            self.stayed(cell);
+            return current;
+        }
+        self.select_anew(view, cell)
+    }
+
+    /// Where a sticky strategy would stay, and up to which rank; to be told by [`stayed`](Self::stayed) if it does. The only shard, if there
+    /// is one. `None` of any other strategy, and of a sticky one with a blank cell.
+    #[inline(always)]
+    pub fn current(&self, cell: &Cell) -> Option<(usize, u64)> {
+        match self.kind {
+            Kind::Sticky { .. } => sticky::current(cell),
+            Kind::Single { .. } => Some((0, u64::MAX)),
+            _ => None,
+        }
+    }
+
+    /// It was stayed there.
+    #[inline(always)]
+    pub fn stayed(&self, cell: &Cell) {
+        sticky::stayed(cell);
+    }
+
+    fn select_anew<V: ShardView>(&self, view: &V, cell: &Cell) -> usize {
         match &self.kind {
             Kind::Single { .. } => 0,
-            &Kind::Sticky { choices, period, .. } => sticky::select(view, cell, self.shards, choices, period),
+            &Kind::Sticky { choices, period, .. } => {
+                sticky::choose_anew(view, cell, self.shards, choices, period)
+            }
             Kind::RoundRobin => round_robin::select(cell, self.shards),
             Kind::Weighted(table) => cell.with_random(|random| table.draw(random)),
             Kind::Adaptive => cell.with_random(|random| adaptive::select(view, random, self.shards)),

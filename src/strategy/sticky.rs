@@ -5,29 +5,35 @@ use std::hint::select_unpredictable;
 use super::{Cell, ShardView, two_below};
 use crate::sync::{SplitMix64, atomic::Ordering};
 
-/// The current shard while its time lasts, it has something, and nothing that was drawn with it has become better than it
-/// is now; else a new choice. `shards` is 2 or more.
+/// The current shard while its time lasts, and the rank that its best may have: nothing that was drawn with it has become better than it
+/// is now. Of a cell of another selector the shard may be any number.
 ///
-/// The last condition bounds the loss in order: as resources are taken, the shard's best rank rises; once it passes the
+/// The rank bounds the loss in order: as resources are taken, the shard's best rank rises; once it passes the
 /// runner-up's, staying would prefer locality to rank.
 #[inline(always)]
-pub(super) fn select<V: ShardView>(view: &V, cell: &Cell, shards: u32, choices: u32, period: u32) -> usize {
+pub(super) fn current(cell: &Cell) -> Option<(usize, u64)> {
     // Relaxed: see `Cell`.
-    let left = cell.left.load(Ordering::Relaxed);
-    if left != 0 {
-        let current = cell.current.load(Ordering::Relaxed);
-        // The comparison guards against a cell of another selector; `best_rank` would check the bound anyway.
-        let bound = cell.bound.load(Ordering::Relaxed);
-        if current < shards && view.best_rank(current as usize).is_some_and(|rank| rank <= bound) {
-            // Not a read-modify-write: if two threads count as one, the stay is a little longer.
-            cell.left.store(left - 1, Ordering::Relaxed);
-            return current as usize;
-        }
+    if cell.left.load(Ordering::Relaxed) == 0 {
+        return None;
     }
-    choose_anew(view, cell, shards, choices, period)
+    Some((cell.current.load(Ordering::Relaxed) as usize, cell.bound.load(Ordering::Relaxed)))
 }
 
-fn choose_anew<V: ShardView>(view: &V, cell: &Cell, shards: u32, choices: u32, period: u32) -> usize {
+/// It is stayed there once more.
+#[inline(always)]
+pub(super) fn stayed(cell: &Cell) {
+    // Not a read-modify-write: if two threads count as one, the stay is a little longer.
+    cell.left.store(cell.left.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+}
+
+/// A new choice. `shards` is 2 or more.
+pub(super) fn choose_anew<V: ShardView>(
+    view: &V,
+    cell: &Cell,
+    shards: u32,
+    choices: u32,
+    period: u32,
+) -> usize {
     let (chosen, bound) = cell.with_random(|random| choose(view, random, shards, choices));
     if period > 1 {
         cell.current.store(chosen as u32, Ordering::Relaxed);

@@ -37,6 +37,54 @@ fn c08_adaptive_prefers_what_is_available() {
     assert!(leases.iter().all(|lease| lease.shard() == 1), "the exhausted shard was preferred");
 }
 
+/// Lives where it is told, and is lent to several.
+struct Common {
+    key: u32,
+    home: usize,
+}
+
+impl Resource for Common {
+    type Key = u32;
+    type Priority = u32;
+
+    fn key(&self) -> u32 {
+        self.key
+    }
+
+    fn priority(&self, in_flight: u32) -> u32 {
+        in_flight
+    }
+
+    fn capacity(&self) -> Capacity {
+        Capacity::Limited(8)
+    }
+
+    fn home(&self, _shards: usize) -> Option<usize> {
+        Some(self.home)
+    }
+}
+
+/// What is lent to several stays in its shard's heap while it is out: a count of what is in the heap, as the seed has it, never learns of
+/// the load.
+#[test]
+fn c08_adaptive_evens_out_what_is_lent_to_several() {
+    let load = |homes: &[usize], leases: u32| {
+        let fleet =
+            Scheduler::<Common>::builder().shards(2).strategy(Strategy::Adaptive).build().expect("in range");
+        for (key, &home) in (0..).zip(homes) {
+            fleet.insert(Common { key, home }).expect("new");
+        }
+        let leases: Vec<_> = (0..leases).map(|_| fleet.acquire().expect("free")).collect();
+        [0, 1].map(|shard| leases.iter().filter(|lease| lease.shard() == shard).count())
+    };
+    // Ten of eight units each: 80 of 160 units are kept, half of them in each shard.
+    assert_eq!(load(&[[0; 10], [1; 10]].concat(), 80), [40, 40]);
+    // Five and fifteen: the smaller shard, which the seed prefers, is left alone until the other one has as little to give.
+    let uneven = [vec![0; 5], vec![1; 15]].concat();
+    assert_eq!(load(&uneven, 80), [0, 80]);
+    assert_eq!(load(&uneven, 120), [20, 100]);
+}
+
 #[test]
 fn c09_the_callers_of_an_empty_shard_spread() {
     let fleet =

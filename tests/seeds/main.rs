@@ -17,12 +17,13 @@ use std::{
         Arc, Barrier,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use leasehold::{
     AcquireError, AcquireKeyError, Affinity, BuildError, Capacity, Entry, InsertError, KeyError, ManualClock,
-    Outcome, ReleaseError, Resource, Scheduler, Standing, Strategy, Ties,
+    Outcome, Overdue, ReleaseError, Resource, Scheduler, Standing, Strategy, Ties, WaitError, WeightsError,
 };
 
 type Plain = Entry<u32, u64, u64>;

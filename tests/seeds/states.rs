@@ -206,6 +206,38 @@ fn c06_cooling_begins_in_the_return_itself() {
 }
 
 #[test]
+fn c06_a_lost_event_is_no_lost_cooling() {
+    // (c): there the observer of a return lets the resource cool, and returns that find the queue of events full are not told. Here nobody
+    // takes events out, and the only observer hangs: nearly all are lost, and everything cools.
+    let clock = Arc::new(ManualClock::new());
+    let (let_go, stuck) = std::sync::mpsc::channel::<()>();
+    let observer = move |_: &leasehold::Event<u32>| {
+        let _ = stuck.recv();
+    };
+    let builder = Fleet::builder().shards(1).clock(clock.clone()).event_capacity(1).observer(observer);
+    let fleet = builder.build().expect("in range");
+    // Dropped before the fleet, whatever happens: that waits for its observer.
+    let _let_go = let_go;
+    (0..64).for_each(|key| fleet.insert(Entry::new(key, 0, 0)).expect("new"));
+    let minute = Duration::from_secs(60);
+    for cooled in 1..=64 {
+        let lease = fleet.acquire().expect("free");
+        if cooled % 2 == 0 {
+            lease.release_after(minute);
+        } else {
+            lease.finish(Outcome::RateLimited { retry_after: minute });
+        }
+        assert_eq!(fleet.stats().reasons.cooling, cooled, "each in its return");
+    }
+    let stats = fleet.stats();
+    assert!(stats.events_dropped + stats.events_missed >= 64, "events were lost: {stats:?}");
+    let Err(AcquireError::NoneEligible(none)) = fleet.acquire() else { panic!("all are cooling") };
+    assert_eq!(none.retry_after, Some(minute));
+    clock.advance(minute);
+    assert!((0..64).all(|_| fleet.acquire().map(leasehold::Lease::into_token).is_ok()), "all are back");
+}
+
+#[test]
 fn c07_of_concurrent_removals_one_succeeds_and_a_new_resource_stays() {
     let fleet = fleet(2);
     let removed = AtomicU32::new(0);

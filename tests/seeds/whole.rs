@@ -201,12 +201,26 @@ fn c22_stats_are_of_one_moment_or_say_so() {
 /// What the documentation of `close` says of each call: it is refused, it returns what is out, or it only looks.
 #[test]
 fn c24_after_close_it_is_as_documented() {
-    let fleet = filled(1, 3);
-    let tokens: Vec<_> = (0..2).map(|_| fleet.acquire().expect("free").into_token()).collect();
+    let clock = Arc::new(ManualClock::new());
+    let hour = Duration::from_secs(3_600);
+    let builder = Fleet::builder().shards(1).clock(clock.clone()).remember_outcomes(true);
+    let builder = builder.max_hold(hour).overdue(Overdue::Revoke);
+    #[cfg(feature = "telemetry")]
+    let builder = builder.measure(1);
+    let fleet = builder.build().expect("in range");
+    (0..6).for_each(|key| fleet.insert(Entry::new(key, u64::from(key), 0)).expect("new"));
+    let tokens: Vec<_> = (0..4).map(|_| fleet.acquire().expect("free").into_token()).collect();
+    assert!(fleet.drain(&4).expect("a member"));
+    assert!(fleet.cool(&5, hour / 60).expect("a member"));
+    let standing = |key: u32| fleet.snapshot().iter().find(|one| one.key == key).expect("a member").standing;
     assert!(fleet.close());
     assert!(!fleet.close() && fleet.is_closed());
     let closed = |answer: Result<bool, KeyError<u32>>| answer == Err(KeyError::Closed);
-    let hour = Duration::from_secs(3_600);
+    fn ends<T>(wait: impl Future<Output = Result<T, WaitError>>) -> bool {
+        let ended = std::pin::pin!(wait).poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ended, Poll::Ready(Err(WaitError::Closed)))
+    }
+    let later = fleet.now().saturating_add(hour);
     let refused = [
         ("insert", fleet.insert(Entry::new(9, 0, 0)).is_err_and(|no| no.error == InsertError::Closed)),
         ("insert_batch", fleet.insert_batch(vec![]).is_err_and(|no| no.error == InsertError::Closed)),
@@ -229,28 +243,98 @@ fn c24_after_close_it_is_as_documented() {
         ("acquire_where", matches!(fleet.acquire_where(|_| true), Err(AcquireError::Closed))),
         ("acquire_excluding", matches!(fleet.acquire_excluding(&[]), Err(AcquireError::Closed))),
         ("acquire_explained", matches!(fleet.acquire_explained().0, Err(AcquireError::Closed))),
-        ("request().wait", fleet.request().timeout(hour).wait().is_err()),
+        (
+            "acquire_where_explained",
+            matches!(fleet.acquire_where_explained(|_| true).0, Err(AcquireError::Closed)),
+        ),
+        (
+            "acquire_excluding_explained",
+            matches!(fleet.acquire_excluding_explained(&[]).0, Err(AcquireError::Closed)),
+        ),
+        (
+            "acquire_by_affinity_explained",
+            matches!(fleet.acquire_by_affinity_explained(&0).0, Err(AcquireError::Closed)),
+        ),
+        ("acquire_key_explained", matches!(fleet.acquire_key_explained(&0).0, Err(AcquireKeyError::Closed))),
+        ("acquire_owned", matches!(fleet.acquire_owned(), Err(AcquireError::Closed))),
+        ("acquire_key_owned", matches!(fleet.acquire_key_owned(&0), Err(AcquireKeyError::Closed))),
+        ("acquire_many_owned", matches!(fleet.acquire_many_owned(0), Err(AcquireError::Closed))),
+        (
+            "acquire_by_affinity_owned",
+            matches!(fleet.acquire_by_affinity_owned(&0), Err(AcquireError::Closed)),
+        ),
+        ("acquire_where_owned", matches!(fleet.acquire_where_owned(|_| true), Err(AcquireError::Closed))),
+        ("acquire_excluding_owned", matches!(fleet.acquire_excluding_owned(&[]), Err(AcquireError::Closed))),
+        ("request().wait", matches!(fleet.request().timeout(hour).wait(), Err(WaitError::Closed))),
+        (
+            "request().wait_owned",
+            matches!(fleet.request().timeout(hour).wait_owned(), Err(WaitError::Closed)),
+        ),
+        ("request().owned", ends(fleet.request().owned())),
+        ("acquire_timeout", matches!(fleet.acquire_timeout(hour), Err(WaitError::Closed))),
+        ("acquire_deadline", matches!(fleet.acquire_deadline(later), Err(WaitError::Closed))),
+        ("acquire_key_timeout", matches!(fleet.acquire_key_timeout(&0, hour), Err(WaitError::Closed))),
+        ("acquire_many_timeout", matches!(fleet.acquire_many_timeout(2, hour), Err(WaitError::Closed))),
+        ("acquire_async", ends(fleet.acquire_async())),
+        ("acquire_key_async", ends(fleet.acquire_key_async(&0))),
+        ("acquire_by_affinity_async", ends(fleet.acquire_by_affinity_async(&0))),
+        ("acquire_where_async", ends(fleet.acquire_where_async(|_| true))),
+        ("acquire_many_async", ends(fleet.acquire_many_async(2))),
+        ("acquire_async_owned", ends(fleet.acquire_async_owned())),
+        ("acquire_key_async_owned", ends(fleet.acquire_key_async_owned(&0))),
+        ("acquire_by_affinity_async_owned", ends(fleet.acquire_by_affinity_async_owned(&0))),
+        ("acquire_where_async_owned", ends(fleet.acquire_where_async_owned(|_| true))),
+        ("acquire_many_async_owned", ends(fleet.acquire_many_async_owned(2))),
+        ("set_shard_weights", fleet.set_shard_weights(&[1]) == Err(WeightsError::Closed)),
+        ("undrain_all", fleet.undrain_all() == 0),
+        ("and it still drains", standing(4) == Standing::Draining),
         ("observe", fleet.observe(|_: &leasehold::Event<u32>| ()).is_err()),
     ];
     let looking = [
-        ("len", fleet.len() == 3 && !fleet.is_empty()),
-        ("stats", fleet.stats().members == 3 && fleet.stats().closed),
-        ("stats_by_shard", fleet.stats_by_shard()[0].members == 3),
-        ("snapshot", fleet.snapshot().len() == 3),
-        ("iter_keys", fleet.iter_keys().count() == 3),
+        ("len", fleet.len() == 6 && !fleet.is_empty()),
+        ("stats", fleet.stats().members == 6 && fleet.stats().closed),
+        ("stats_by_shard", fleet.stats_by_shard()[0].members == 6),
+        ("snapshot", fleet.snapshot().len() == 6),
+        ("iter_keys", fleet.iter_keys().count() == 6),
         ("contains", fleet.contains(&0) && !fleet.contains(&9)),
         ("get", fleet.get(&0).is_some()),
+        ("in_flight", fleet.in_flight(&0) == Some(1) && fleet.in_flight(&9).is_none()),
+        ("resource_stats", fleet.resource_stats(&0).is_some_and(|stats| stats.failed == 0)),
+        ("ejected_by_rules", fleet.ejected_by_rules() == 0),
+        ("leases", fleet.leases().len() == 4),
+        ("overdue", fleet.overdue().is_empty() && fleet.revoked().is_empty()),
+        ("take_events", fleet.take_events(9).is_empty()),
+        #[cfg(feature = "telemetry")]
+        ("telemetry", fleet.telemetry().is_some_and(|telemetry| telemetry.holds.count() == 0)),
+    ];
+    clock.advance(hour / 60);
+    let _ = fleet.tick();
+    let returning = [
+        ("tick", standing(5) == Standing::Eligible && fleet.stats().warmed == 1),
+        ("release", fleet.release(tokens[0]).is_ok() && fleet.release(tokens[0]).is_err()),
+        ("finish", fleet.finish(tokens[1], Outcome::Failed).is_ok()),
+        ("and both count", fleet.stats().in_flight == 2 && fleet.stats().failed == 1),
+        ("revoke", fleet.revoke(tokens[2]).is_ok() && fleet.stats().in_flight == 1),
         ("peek", fleet.peek().is_some()),
         ("peek_worst", fleet.peek_worst().is_some()),
         ("peek_by_affinity", fleet.peek_by_affinity(&0).is_some()),
-        ("take_events", fleet.take_events(9).is_empty()),
+        ("drain_timeout", fleet.drain_timeout(&0, Duration::ZERO).is_ok_and(|report| report.is_drained())),
+        ("drain_all", fleet.drain_all(fleet.now()).leases() == 1),
+        ("drain_all_timeout", fleet.drain_all_timeout(Duration::ZERO).leases() == 1),
+        ("and everything drains", fleet.snapshot().iter().all(|one| one.standing == Standing::Draining)),
     ];
-    let returning = [
-        ("release", fleet.release(tokens[0]).is_ok() && fleet.release(tokens[0]).is_err()),
-        ("finish", fleet.finish(tokens[1], Outcome::Failed).is_ok()),
-        ("and both count", fleet.stats().in_flight == 0 && fleet.stats().failed == 1),
+    clock.advance(hour);
+    let in_time = [
+        ("reap_overdue", fleet.reap_overdue() == 1 && fleet.reap_overdue() == 0),
+        ("revoked", fleet.revoked().len() == 1),
+        ("a late return", matches!(fleet.release(tokens[3]), Err(ReleaseError::Revoked { .. }))),
+        ("drain_all_async", fleet.drain_all_async().report().is_drained()),
+        (
+            "and nothing is lent",
+            matches!(fleet.acquire(), Err(AcquireError::Closed)) && fleet.stats().in_flight == 0,
+        ),
     ];
-    for (call, is_so) in refused.into_iter().chain(looking).chain(returning) {
+    for (call, is_so) in refused.into_iter().chain(looking).chain(returning).chain(in_time) {
         assert!(is_so, "{call} does not do what it is documented to do after `close`");
     }
 }

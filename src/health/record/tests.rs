@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000_000;
 const AS_USUAL: Circumstances = Circumstances { can_eject: true, has_one_unit: true, cools: false, out: 1 };
 
 fn report(outcome: Outcome, now: u64) -> Report {
-    Report { outcome, now, cooldown: None, median: 10_000_000, draw: 0 }
+    Report { outcome, now, cooldown: None, median: 10_000_000, successes: None, draw: 0 }
 }
 
 fn tell(record: &Record, rules: &Ejection, outcome: Outcome, now: u64) -> Verdict {
@@ -124,6 +124,15 @@ fn what_was_lent_before_is_no_probe() {
 }
 
 #[test]
+fn when_nothing_is_out_the_next_is_the_probe() {
+    let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
+    let _ = tell(&record, &rules, Outcome::Failed, 0);
+    record.begin_probe(1);
+    record.nothing_is_out();
+    assert!(tell(&record, &rules, OK, 40 * SECOND).ramps, "the older one came back, and said nothing");
+}
+
+#[test]
 fn without_a_limit_the_ramp_goes_to_what_was_lent() {
     let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));
     let with = |out, outcome, now| {
@@ -150,7 +159,7 @@ fn no_latency_is_too_long() {
 #[test]
 fn no_rest_is_none() {
     let record = Record::default();
-    let cooldown = Some(Cooldown::default());
+    let cooldown = Some(Cooldown::default().on_rate_limit(Backoff::None));
     let limited = Outcome::RateLimited { retry_after: Duration::ZERO };
     let verdict = record.judge(&Report { cooldown, ..report(limited, 5) }, None, AS_USUAL, || true);
     assert_eq!(verdict.cool, None);
@@ -186,6 +195,85 @@ fn without_a_place_it_rests_longer_each_time_until_it_is_well() {
     assert_eq!(record.judge(&report(Outcome::Failed, 0), Some(&none), AS_USUAL, || false).cool, None);
 }
 
+/// As long as others do the work, and do little of it meanwhile: otherwise few and slow calls would mostly be its.
+#[test]
+fn without_a_place_it_rests_longer_while_others_are_well() {
+    let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1).jitter(0));
+    let mut successes = 0;
+    let mut fail = |others: u64| {
+        successes += others;
+        let report = Report { successes: Some(successes), ..report(Outcome::Failed, 0) };
+        record.judge(&report, Some(&rules), AS_USUAL, || false).cool.expect("it rests") / 1_000_000
+    };
+    let doubled = [100, 200, 400, 800, 1_600, 3_200, 6_400];
+    assert_eq!(doubled.map(|_| fail(99)), doubled, "beyond 2 s");
+    assert_eq!([fail(100), fail(5_000)], [6_400, 6_400], "a hundredth of the calls is little enough");
+    assert_eq!((0..9).map(|_| fail(1)).last(), Some(300_000), "not for longer than it would be ejected");
+    assert_eq!(fail(0), 2_000, "nobody else is well");
+    // The last place was taken while it was on its way: how the others are was not asked.
+    let (record, doubled) = (Record::default(), [100, 200, 400, 800, 1_600, 3_200, 6_400]);
+    let fail = |successes| {
+        let report = Report { successes, ..report(Outcome::Failed, 0) };
+        record.judge(&report, Some(&rules), AS_USUAL, || false).cool.expect("it rests") / 1_000_000
+    };
+    assert_eq!([1, 2, 3, 4, 5, 6, 7].map(|successes| fail(Some(successes))), doubled);
+    assert_eq!([fail(None), fail(None)], [6_400, 6_400], "neither longer nor as if all were ill");
+    assert_eq!(fail(Some(8)), 12_800, "and it goes on from there");
+    // Fixed is fixed.
+    let (record, rules) = (Record::default(), rules.without_place(Backoff::Fixed(Duration::from_secs(7))));
+    for successes in 0..9 {
+        let report = Report { successes: Some(successes), ..report(Outcome::Failed, 0) };
+        assert_eq!(record.judge(&report, Some(&rules), AS_USUAL, || false).cool, Some(7 * SECOND));
+    }
+}
+
+/// All that it was lent for failed, so all of it counts, though only the first makes it rest.
+#[test]
+fn of_many_that_fail_together_without_a_place_each_wants_its_successes() {
+    let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1).jitter(0));
+    let mut successes = 0;
+    let mut round = |others: u64, calls: u32| {
+        successes += others;
+        let report = Report { successes: Some(successes), ..report(Outcome::Failed, 0) };
+        let rest = record.judge(&report, Some(&rules), AS_USUAL, || false).cool.expect("it rests");
+        let cools = Circumstances { cools: true, ..AS_USUAL };
+        let more = (1..calls).filter_map(|_| record.judge(&report, Some(&rules), cools, || false).cool);
+        assert_eq!(more.count(), 0, "it rests already");
+        rest / 1_000_000
+    };
+    assert_eq!(round(0, 8), 100);
+    assert_eq!(round(400, 8), 200, "half of the 800 that 8 calls want");
+    assert_eq!(round(100, 8), 1_600, "an eighth");
+    assert_eq!(round(1, 2), 25_600, "twice for each call, and no more: one success says little");
+    assert_eq!(round(199, 1), 51_200, "2 calls want 200");
+    assert_eq!([round(100, 1), round(100, 1)], [51_200; 2], "enough");
+}
+
+#[test]
+fn a_slow_success_without_a_place_lets_nobody_rest() {
+    let (record, rules) = (Record::default(), Ejection::default().latency(3.0, 4));
+    for _ in 0..64 {
+        let slow = report(Outcome::Ok { latency: Duration::from_millis(40) }, 0);
+        assert_eq!(record.judge(&slow, Some(&rules), AS_USUAL, || false), Verdict::default());
+    }
+}
+
+#[test]
+fn of_many_that_are_limited_together_one_counts() {
+    let record = Record::default();
+    let limited = Outcome::RateLimited { retry_after: Duration::ZERO };
+    let report = Report { cooldown: Some(Cooldown::default()), ..report(limited, 0) };
+    let tell = |cools| {
+        record
+            .judge(&report, None, Circumstances { cools, ..AS_USUAL }, || true)
+            .cool
+            .map(|at| at / 1_000_000)
+    };
+    assert_eq!(tell(false), Some(100));
+    assert!((0..64).all(|_| tell(true) == Some(100)), "they were lent before");
+    assert_eq!(tell(false), Some(200));
+}
+
 #[test]
 fn on_the_ramp_every_outcome_rests() {
     let (record, rules) = (Record::default(), Ejection::default());
@@ -207,4 +295,82 @@ fn the_median_is_found_and_outliers_do_not_move_it() {
         estimate = towards_median(estimate, value);
     }
     assert!((800..=1_200).contains(&estimate), "{estimate}");
+}
+
+#[test]
+fn the_mean_is_not_the_last_latency() {
+    let (record, rules) = (Record::default(), Ejection::default());
+    for millis in [8, 16] {
+        let _ = tell(&record, &rules, Outcome::Ok { latency: Duration::from_millis(millis) }, 0);
+    }
+    // Seven eighths of the one, one of the other.
+    assert_eq!(record.seen().latency, Some(Duration::from_millis(9)));
+    assert_eq!(record.stats().latency_nanos, 9_000_000);
+}
+
+#[test]
+fn a_rate_is_of_the_last_64_and_exact() {
+    let rules = Ejection::default().consecutive_failures(0).failure_rate(50, 4);
+    let (record, tell_all) = (Record::default(), |record: &Record, outcomes: &[Outcome]| -> Vec<bool> {
+        outcomes.iter().map(|&outcome| tell(record, &rules, outcome, 0).eject.is_some()).collect()
+    });
+    assert_eq!(tell_all(&record, &[OK, Outcome::Failed, OK, OK, Outcome::Failed]), [false; 5], "2 of 5");
+    assert_eq!(tell_all(&record, &[Outcome::Failed]), [true], "3 of 6 is half of them");
+    let (record, rare) = (Record::default(), Ejection::default().consecutive_failures(0));
+    for _ in 0..32 {
+        let _ = tell(&record, &rare, Outcome::Failed, 0);
+    }
+    assert_eq!((record.stats().recent, record.stats().recent_failures), (32, 32));
+    for _ in 0..40 {
+        let _ = tell(&record, &rare, OK, 0);
+    }
+    assert_eq!((record.stats().recent, record.stats().recent_failures), (64, 24));
+    assert_eq!((record.stats().failed, record.stats().succeeded), (32, 40));
+}
+
+#[test]
+fn an_outlier_is_above_the_factor() {
+    let rules = Ejection::default().latency(3.0, 1);
+    let ejected = |millis| {
+        let outcome = Outcome::Ok { latency: Duration::from_millis(millis) };
+        tell(&Record::default(), &rules, outcome, 0).eject.is_some()
+    };
+    assert_eq!([29, 30, 31].map(ejected), [false, false, true], "three times the median is not above it");
+    let slow = report(Outcome::Ok { latency: Duration::from_secs(9) }, 0);
+    let unknown = Report { median: 0, ..slow };
+    assert_eq!(
+        Record::default().judge(&unknown, Some(&rules), AS_USUAL, || true).eject,
+        None,
+        "no median yet"
+    );
+}
+
+#[test]
+fn the_median_moves_by_a_sixteenth_and_not_past_the_value() {
+    let moves = [(0, 7), (160, 1_000), (160, 165), (160, 100), (160, 155), (160, 160), (8, 100), (8, 0)];
+    assert_eq!(
+        moves.map(|(estimate, value)| towards_median(estimate, value)),
+        [7, 170, 165, 150, 155, 160, 9, 7]
+    );
+}
+
+#[test]
+fn of_an_ejection_each_time_of_its_length_forgives_one() {
+    let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1).jitter(0));
+    let eject = |now: u64| (tell(&record, &rules, Outcome::Failed, now).eject.expect("ill") - now) / SECOND;
+    // Its probes fail: 30, 60 and 120 s, up to 210 s.
+    assert_eq!(eject(0), 30);
+    for (now, lasts) in [(30, 60), (90, 120)] {
+        record.begin_probe(0);
+        assert_eq!(eject(now * SECOND), lasts);
+    }
+    record.begin_probe(0);
+    assert!(tell(&record, &rules, OK, 210 * SECOND).ramps);
+    record.set_phase(Phase::Healthy);
+    // Well for 239 s, almost twice 120: one is forgiven.
+    assert_eq!(eject(449 * SECOND), 120);
+    record.begin_probe(0);
+    assert!(tell(&record, &rules, OK, 569 * SECOND).ramps);
+    record.set_phase(Phase::Healthy);
+    assert_eq!(eject((569 + 240) * SECOND), 60, "twice 120: two are");
 }

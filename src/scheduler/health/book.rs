@@ -50,13 +50,20 @@ impl<R: Resource> Book<R> {
 
     fn publish(&self, due: &Due<R>) {
         let earliest = due.first_key_value().map_or(NEVER, |(&(moment, ..), _)| moment);
-        // Relaxed: `Core::note` orders it, as it orders the faces' deadlines.
+        // Relaxed: `Core::note` orders it, as it orders the faces' deadlines; and for one who waits, the mutex (`first_moment`).
         self.earliest.store(earliest, Ordering::Relaxed);
     }
 
     /// When the first entry is due; [`NEVER`] if there is none.
     pub fn earliest(&self) -> u64 {
         self.earliest.load(Ordering::Relaxed)
+    }
+
+    /// As [`earliest`](Self::earliest), asked under the mutex: whoever enters something later finds whoever had a place in the queue before he
+    /// asked; and what was entered earlier is found here.
+    pub fn first_moment(&self) -> u64 {
+        let _due = self.lock();
+        self.earliest()
     }
 
     /// Enters something. The resource is pinned, and the pin is the book's now. Answers the pin of an entry that it replaces.

@@ -32,18 +32,17 @@ mod book;
 mod coming;
 mod forms;
 
+use std::ptr::NonNull;
+
 use book::{Book, Task};
 
-use super::{
-    core::Core,
-    wait::{Named, Work},
-};
+use super::{core::Core, wait::Named};
 use crate::{
     health::{Circumstances, Cooldown, Ejection, Phase, Record, Report, Share, Verdict, towards_median},
-    node::{Hold, Node, quietly},
+    node::{Hold, Node, Value, quietly},
     outcome::Outcome,
     resource::Resource,
-    shard::{Count, Locked, Pin},
+    shard::{Count, Forecast, Locked, Pin},
     sync::{
         CachePadded,
         atomic::{AtomicU64, Ordering},
@@ -96,6 +95,11 @@ impl<R: Resource> Health<R> {
         self.book.earliest()
     }
 
+    /// As [`earliest`](Self::earliest), for one who stands in the queue already, and would wait.
+    pub fn first_moment(&self) -> u64 {
+        self.book.first_moment()
+    }
+
     /// How many are ejected by the rules.
     pub fn ejected(&self) -> u32 {
         self.share.count()
@@ -146,7 +150,17 @@ impl<R: Resource> Core<R> {
         // What a rate limit says holds for whoever has no rules.
         let cooldown = own.or(health.cooldown).or(Some(Cooldown::default()));
         let Told { outcome, now, draw } = *told;
-        Some(Report { outcome, now, cooldown, median: health.median(), draw })
+        let successes = self.successes_without_place(health, node, outcome);
+        Some(Report { outcome, now, cooldown, median: health.median(), successes, draw })
+    }
+
+    /// The fleet's successes, for one that fails while there seems to be no place for it. O(shards), and only for those: they rest after it.
+    fn successes_without_place(&self, health: &Health<R>, node: &Node<R>, outcome: Outcome) -> Option<u64> {
+        let is_asked = health.rules.is_some()
+            && outcome == Outcome::Failed
+            && !node.state.load().is_held(Hold::Cooling)
+            && !health.share.has_place(self.roster.members());
+        is_asked.then(|| self.shards.iter().map(|shard| shard.face().count(Count::Succeeded)).sum())
     }
 
     /// O2, all but the return itself. The lock is `node`'s home's.
@@ -166,6 +180,8 @@ impl<R: Resource> Core<R> {
         let cools = state.is_held(Hold::Cooling);
         let circumstances = Circumstances { can_eject, has_one_unit, cools, out: state.in_flight() };
         let take = || health.share.take(|| self.roster.members());
+        // The phase may change with nothing else: whoever reads states has to notice.
+        locked.change();
         let verdict = record.judge(report, health.rules.as_ref(), circumstances, take);
         if verdict.eject.is_some() {
             health.forget_median(locked, node);
@@ -228,6 +244,7 @@ impl<R: Resource> Core<R> {
         let now = now.saturating_sub(now.saturating_sub(began) % step_of(&rules));
         let is_over = record.ramp_is_over(&rules, now);
         if is_over {
+            locked.change();
             record.set_phase(Phase::Healthy);
             record.set_full_limit(None);
         }
@@ -237,7 +254,7 @@ impl<R: Resource> Core<R> {
     // P1 to P3.
 
     /// Does a few of the things that are due at `now`; what becomes eligible goes to those who wait.
-    pub fn settle_due(&self, health: &Health<R>, now: u64, guard: &Pin<'_>, work: &mut Work<R>) {
+    pub fn settle_due(&self, health: &Health<R>, now: u64, guard: &Pin<'_>) {
         for _ in 0..super::core::THAW_AT_ONCE {
             let Some((moment, named, task)) = health.book.next(now) else { return };
             match task {
@@ -245,9 +262,7 @@ impl<R: Resource> Core<R> {
                 Task::Ramp(began) => self.ramp(health, began, now, named),
             }
             // The entry's pin keeps the node until the end.
-            if !self.waiters.gate().is_free() {
-                self.offer_free(named.node(), guard, work);
-            }
+            self.offer_node(named.node(), guard);
             self.let_go(named);
         }
     }
@@ -261,6 +276,7 @@ impl<R: Resource> Core<R> {
             if record.phase() != Phase::Ejected || record.until() != moment {
                 return;
             }
+            locked.change();
             begin_probe(&mut locked, node, record);
             locked.clear(node, Hold::Ejected, Count::Readmitted)
         };
@@ -311,6 +327,7 @@ impl<R: Resource> Core<R> {
             health.forget_median(locked, node);
         }
         if record.phase() != Phase::Healthy {
+            locked.change();
             record.begin_anew();
             if let Some(full) = record.full_limit() {
                 record.set_full_limit(None);
@@ -334,17 +351,22 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// The rank of a resource at a load, and after what was seen of it. Runs user code.
+    /// Whether ranks depend on what was seen.
     #[inline]
-    pub fn rank_of(&self, node: &Node<R>, resource: &R, in_flight: u32) -> u64 {
+    pub fn ranks_by_outcomes(&self) -> bool {
+        self.health.as_ref().is_some_and(|health| health.ranks)
+    }
+
+    /// The rank of a resource with a value, at a load, and after what was seen of it. Runs user code.
+    #[inline]
+    pub fn rank_of(&self, node: &Node<R>, value: &Value<R>, in_flight: u32) -> Forecast<R> {
         use crate::rank::Priority;
-        match &self.health {
-            Some(health) if health.ranks => {
-                let seen = node.record().map(Record::seen).unwrap_or_default();
-                resource.priority_seen(in_flight, seen).rank()
-            }
-            _ => resource.priority(in_flight).rank(),
-        }
+        let seen = node.seen();
+        let rank = match seen {
+            Some(seen) => value.resource().priority_seen(in_flight, seen).rank(),
+            None => value.resource().priority(in_flight).rank(),
+        };
+        Forecast { node: NonNull::from(node), value: NonNull::from(value), in_flight, seen, rank }
     }
 }
 
@@ -356,4 +378,6 @@ fn begin_probe<R: Resource>(locked: &mut Locked<'_, R>, node: &Node<R>, record: 
         record.set_full_limit(Some(locked.details(node).limit));
     }
     locked.relimit(node, 1);
+    // Also if that was the limit already: an exclusive lease from before is looked at when it comes back.
+    node.note_limit(1);
 }

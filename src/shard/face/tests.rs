@@ -4,7 +4,7 @@ type Face = super::Face<crate::Entry<u32, u32, ()>>;
 
 fn change(face: &Face) {
     face.begin_write();
-    face.end_write(u64::MAX, ptr::null_mut(), None, None);
+    face.end_write(u64::MAX, ptr::null_mut(), None);
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn each_change_leaves_another_number_and_shows_while_it_goes_on() {
         face.begin_write();
         assert_eq!(face.begin_read(), None, "a change is going on");
         assert_ne!(face.end_read(), last, "who began before it sees it");
-        face.end_write(u64::MAX, ptr::null_mut(), None, None);
+        face.end_write(u64::MAX, ptr::null_mut(), None);
         let now = face.begin_read().expect("nothing goes on");
         assert!(now > last, "it only grows: sums of several are compared");
         assert_eq!(face.end_read(), now);
@@ -47,7 +47,7 @@ fn what_is_written_is_shown() {
     let node = |address| ptr::without_provenance_mut::<Node<_>>(address);
     assert_eq!(shown(&face), ((0, NEVER, 0), (0, u64::MAX, 0)));
     face.begin_write();
-    face.end_write(3, node(8), Some((7, node(16))), Some(Staged { batch: 5, rank: 4, best: node(24) }));
+    face.end_write(3, node(8), Some(((7, node(16)), Staged { batch: 5, rank: 4, best: node(24) })));
     assert_eq!(shown(&face), ((8, 7, 16), (5, 4, 24)));
     assert_eq!(face.best_rank(), Some(3));
     face.add_standing(Standing::Eligible, 1);
@@ -55,8 +55,9 @@ fn what_is_written_is_shown() {
     change(&face);
     assert_eq!(shown(&face), ((0, 7, 16), (5, 4, 24)));
     face.begin_write();
-    face.end_write(3, node(8), Some((NEVER, ptr::null_mut())), None);
-    assert_eq!(shown(&face), ((8, NEVER, 0), (5, 4, 24)));
+    let nothing = Staged { batch: 0, rank: u64::MAX, best: ptr::null_mut() };
+    face.end_write(3, node(8), Some(((NEVER, ptr::null_mut()), nothing)));
+    assert_eq!(shown(&face), ((8, NEVER, 0), (0, u64::MAX, 0)));
     face.raise_slots(9);
     assert_eq!(face.slots(), 9);
     face.change_available(0, 6);
