@@ -10,7 +10,7 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use leasehold::{Dropped, Entry, Event, EventKind, Observer, Resource, Scheduler, internals::events::News};
@@ -122,9 +122,19 @@ impl Resource for Numbered {
     }
 }
 
+/// What is waited for by a flush that has just begun: it waits for a second at least.
+const IN_TIME: Duration = Duration::from_millis(800);
+
+/// What was told, how much there was to be told, and how long after the closing began the stalled event was complete at the latest.
+struct Stalled {
+    told: Told,
+    total: u64,
+    took: Duration,
+}
+
 /// One thread stalls between reserving an event and completing it; another one's events behind it are complete. `early`: it goes on
 /// while the flush waits; otherwise after.
-fn stalled(early: bool) -> (Told, u64) {
+fn stalled(early: bool) -> Stalled {
     let gate = Arc::new(Gate { reached: AtomicBool::new(false), open: AtomicBool::new(false) });
     let recorder = Recorder::default();
     let builder = Scheduler::<Numbered>::builder().shards(1).event_capacity(64);
@@ -132,12 +142,14 @@ fn stalled(early: bool) -> (Told, u64) {
     for key in 0..2 {
         assert!(fleet.insert(Numbered(key, Arc::clone(&gate))).is_ok());
     }
-    let total = thread::scope(|scope| {
-        scope.spawn(|| {
+    let (total, took) = thread::scope(|scope| {
+        let stalls = scope.spawn(|| {
             STALLS.set(true);
             let lease = fleet.acquire().expect("free");
             STALLS.set(false);
+            let complete = Instant::now();
             drop(lease);
+            complete
         });
         while !gate.reached.load(SeqCst) {
             thread::yield_now();
@@ -145,6 +157,7 @@ fn stalled(early: bool) -> (Told, u64) {
         // Complete, and behind the other one's.
         drop(fleet.acquire().expect("free"));
         let (done, closed) = mpsc::channel();
+        let begun = Instant::now();
         let fleet = &fleet;
         scope.spawn(move || {
             fleet.close();
@@ -157,15 +170,17 @@ fn stalled(early: bool) -> (Told, u64) {
         }
         let total = closed.recv().expect("closed");
         gate.open.store(true, SeqCst);
-        total
+        (total, stalls.join().expect("no panic").duration_since(begun))
     });
     let told = std::mem::take(&mut *recorder.0.lock().expect("no panic"));
-    (told, total)
+    Stalled { told, total, took }
 }
 
 #[test]
 fn a_flush_waits_for_an_event_that_is_being_recorded() {
-    let (told, _) = stalled(true);
+    // On a machine that stalls for longer than a flush waits the event comes too late: such a time says nothing.
+    let mut attempts = (0..20).map(|_| stalled(true));
+    let Stalled { told, .. } = attempts.find(|stalled| stalled.took < IN_TIME).expect("once it is in time");
     let count = |kind| told.events.iter().filter(|&&one| one == kind).count();
     assert_eq!(count(EventKind::Acquired), 2, "also those behind it: {:?}", told.events);
     assert!(count(EventKind::Released) >= 1);
@@ -174,7 +189,7 @@ fn a_flush_waits_for_an_event_that_is_being_recorded() {
 
 #[test]
 fn a_flush_tells_what_it_does_not_wait_for() {
-    let (told, total) = stalled(false);
+    let Stalled { told, total, .. } = stalled(false);
     assert_eq!(told.dropped, 3, "two acquisitions and a return");
     assert_eq!(told.next.values().sum::<u64>(), total, "all of it was told");
     assert!(told.events.contains(&EventKind::Closed));

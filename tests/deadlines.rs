@@ -88,6 +88,137 @@ fn every_form_records_its_caller() {
     assert_eq!(fleet.stats().in_flight, 0);
 }
 
+/// What is out now, the lease that is given included, was asked for in this line; and ends with it.
+fn was_asked_for_in<L>(fleet: &Fleet, line: u32, lease: L) {
+    let leases = fleet.leases();
+    assert!(!leases.is_empty(), "line {line}");
+    for lease in &leases {
+        assert_eq!((lease.call_site.file(), lease.call_site.line()), (file!(), line), "{lease}");
+    }
+    drop(lease);
+    assert_eq!(fleet.leases(), []);
+}
+
+fn polled<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Each of the five that waits: for so long, until then, as a task, and as one that borrows nothing. Whether it had to wait or not.
+#[test]
+fn every_waiting_form_records_its_caller() {
+    let (fleet, _) = fleet(Overdue::Report, Capacity::Limited(2), 1);
+    let (now, end) = (Duration::ZERO, Timestamp::MAX);
+    macro_rules! here {
+        ($lease:expr) => {
+            was_asked_for_in(&fleet, line!(), $lease.expect("free"))
+        };
+    }
+    here!(fleet.acquire_timeout(now));
+    here!(fleet.acquire_key_timeout(&0, now));
+    here!(fleet.acquire_by_affinity_timeout("id", now));
+    here!(fleet.acquire_where_timeout(|_| true, now));
+    here!(fleet.acquire_many_timeout(2, now));
+    here!(fleet.acquire_deadline(end));
+    here!(fleet.acquire_key_deadline(&0, end));
+    here!(fleet.acquire_by_affinity_deadline("id", end));
+    here!(fleet.acquire_where_deadline(|_| true, end));
+    here!(fleet.acquire_many_deadline(2, end));
+    // Not the lines in which they are polled.
+    macro_rules! task {
+        ($future:expr) => {{
+            let mut at_once = std::pin::pin!($future);
+            let Poll::Ready(lease) = polled(at_once.as_mut()) else { panic!("it is free") };
+            was_asked_for_in(&fleet, line!(), lease.expect("free"));
+            let all = fleet.acquire_many(2).expect("free");
+            let mut waits = std::pin::pin!($future);
+            assert!(polled(waits.as_mut()).is_pending(), "nothing is free");
+            drop(all);
+            let Poll::Ready(lease) = polled(waits.as_mut()) else { panic!("it was handed over") };
+            was_asked_for_in(&fleet, line!(), lease.expect("handed over"));
+        }};
+    }
+    task!(fleet.acquire_async());
+    task!(fleet.acquire_key_async(&0));
+    task!(fleet.acquire_by_affinity_async("id"));
+    task!(fleet.acquire_where_async(|_| true));
+    task!(fleet.acquire_many_async(2));
+    task!(fleet.acquire_async_owned());
+    task!(fleet.acquire_key_async_owned(&0));
+    task!(fleet.acquire_by_affinity_async_owned("id"));
+    task!(fleet.acquire_where_async_owned(|_| true));
+    task!(fleet.acquire_many_async_owned(2));
+    assert_eq!(fleet.stats().in_flight, 0);
+}
+
+/// A unit that was handed to a task is the task's, and no lease, until the task is polled: what drains tells of it as of what is out, and
+/// names no holder; no list has it, and no limit takes it back. From the poll on it is a lease as any other, and its time begins there.
+#[test]
+fn a_unit_that_waits_for_its_task_is_out_and_nobodys() {
+    let waiting = |fleet: &Fleet| {
+        let lease = fleet.acquire_owned().expect("free");
+        let mut task = Box::pin(fleet.acquire_async_owned());
+        assert!(polled(task.as_mut()).is_pending(), "nothing is free");
+        (lease, task)
+    };
+    let is_out = |fleet: &Fleet, holders: &[u32]| {
+        let drain = fleet.drain_all_async();
+        let report = drain.report();
+        drop(drain);
+        let [out] = &*report.outstanding else { panic!("one resource is out: {report}") };
+        let lines: Vec<u32> = out.holders.iter().map(|holder| holder.call_site.line()).collect();
+        assert_eq!((out.key, out.in_flight, &*lines), (0, 1, holders), "{report}");
+        assert!(!report.is_drained() && report.leases() == 1 && report.undrained.is_empty(), "{report}");
+        assert_eq!(
+            fleet.drain_all(Timestamp::ZERO).outstanding,
+            report.outstanding,
+            "a thread is told the same"
+        );
+        assert_eq!(fleet.leases().len(), holders.len());
+        let stats = fleet.stats();
+        assert_eq!((stats.in_flight, stats.revoked, stats.waits.handed_off), (1, 0, holders.len() as u64));
+    };
+    for (drains_before, is_polled) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (fleet, clock) = fleet(Overdue::Revoke, Capacity::Exclusive, 1);
+        let (lease, mut task) = waiting(&fleet);
+        if drains_before {
+            // What drains is handed to nobody: the unit comes back, and the task waits on.
+            let _ = fleet.drain_all(Timestamp::ZERO);
+            drop(lease);
+            assert!(polled(task.as_mut()).is_pending());
+            assert!(fleet.drain_all(Timestamp::ZERO).is_drained());
+            // It is offered to whoever waits when the draining ends.
+            assert_eq!(fleet.undrain_all(), 1);
+        } else {
+            drop(lease);
+        }
+        is_out(&fleet, &[]);
+        clock.advance(10 * LIMIT);
+        assert_eq!((fleet.reap_overdue(), fleet.overdue(), fleet.revoked()), (0, vec![], vec![]));
+        let _ = fleet.tick();
+        is_out(&fleet, &[]);
+        if !is_polled {
+            drop(task);
+        } else {
+            let Poll::Ready(lease) = polled(task.as_mut()) else { panic!("it was handed over") };
+            let lease = lease.expect("handed over before it drained");
+            let listed = fleet.leases();
+            let now = Timestamp::ZERO.saturating_add(10 * LIMIT);
+            assert_eq!(
+                (listed[0].since, listed[0].deadline),
+                (now, now.saturating_add(LIMIT)),
+                "from the poll on"
+            );
+            is_out(&fleet, &[listed[0].call_site.line()]);
+            clock.advance(LIMIT);
+            assert_eq!(keys(&fleet.overdue()), [0]);
+            assert!(lease.is_revoked());
+        }
+        assert!(fleet.drain_all(Timestamp::ZERO).is_drained());
+        let stats = fleet.stats();
+        assert_eq!((stats.in_flight, stats.revoked), (0, u64::from(is_polled)));
+    }
+}
+
 #[test]
 fn nothing_is_recorded_without_a_limit() {
     let fleet = Fleet::builder().build().expect("in range");
@@ -499,9 +630,13 @@ fn a_thread_that_waits_takes_back_what_is_overdue() {
     // A renewal to an earlier moment reaches who sleeps until a later one.
     let mut lease = lease;
     lease.renew(Duration::from_secs(1 << 20)).expect("in time");
+    // It has not waited if it came when the other one was overdue.
+    let before = fleet.stats().waits.waited;
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| fleet.acquire_timeout(Duration::from_secs(60)).map(drop));
-        while fleet.stats().waits.waited < 2 {
+        let start = Instant::now();
+        while fleet.stats().waits.waited <= before {
+            assert!(start.elapsed() < Duration::from_secs(60), "it does not wait");
             std::thread::yield_now();
         }
         lease.renew(limit).expect("in time");

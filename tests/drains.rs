@@ -15,7 +15,8 @@ use std::{
 };
 
 use leasehold::{
-    Capacity, DrainReport, Entry, KeyError, ManualClock, Overdue, Overflow, Scheduler, Timestamp,
+    Capacity, Clock, Drain, DrainReport, Entry, KeyError, ManualClock, Overdue, Overflow, Scheduler,
+    Timestamp,
 };
 
 type Fleet = Scheduler<Entry<u32, u32, ()>>;
@@ -448,6 +449,56 @@ fn a_part_that_is_taken_back_is_collected_anew() {
     }
 }
 
+/// A drain is dropped after every number of polls, before and after each of three returns on two resources, one of which may be removed or
+/// undrained meanwhile. It leaves the hold, and nothing else: no bell, no pin, and a drain beside it ends as if it had never been.
+#[test]
+fn dropped_at_every_poll() {
+    type Make = fn(&Fleet) -> Drain<Entry<u32, u32, ()>>;
+    let kinds: [Make; 2] =
+        [|fleet| fleet.drain_async(&0).expect("a member"), |fleet| fleet.drain_all_async()];
+    for (make, polls, meanwhile) in kinds
+        .iter()
+        .flat_map(|make| (0..81u32).flat_map(move |polls| (0..3).map(move |what| (make, polls, what))))
+    {
+        let fleet = fleet(2);
+        let mut leases: Vec<_> = [0, 1, 0].map(|key| fleet.acquire_key(&key).expect("free")).into();
+        let bell = Arc::new(Bell::default());
+        let mut drain = Some(make(&fleet));
+        let mut other = fleet.drain_async(&0).expect("a member");
+        assert!(poll(&mut other).is_pending());
+        let mut ended = false;
+        let mut turn = |turn: u32, drain: &mut Drain<_>| {
+            for _ in 0..polls / 3u32.pow(turn) % 3 {
+                let waker = Waker::from(Arc::clone(&bell));
+                // Whoever has ended is not polled again.
+                ended = ended || pin!(&mut *drain).poll(&mut Context::from_waker(&waker)).is_ready();
+            }
+        };
+        for i in 0..3 {
+            turn(i, drain.as_mut().expect("not yet"));
+            drop(leases.pop());
+            match (i, meanwhile) {
+                (0, 1) => assert_eq!(fleet.remove(&0).expect("a member").in_flight, 1),
+                (0, 2) => assert!(fleet.undrain(&0).expect("a member")),
+                _ => {}
+            }
+        }
+        turn(3, drain.as_mut().expect("not yet"));
+        let rung = bell.rung();
+        drop(drain.take());
+        assert_eq!(Arc::strong_count(&bell), 1, "its waker has gone with it");
+        let Poll::Ready(report) = poll(&mut other) else { panic!("nothing is out") };
+        assert_eq!(report.undrained.len(), usize::from(meanwhile == 2));
+        drop(other);
+        assert_eq!((bell.rung(), fleet.stats().leaving), (rung, 0), "{polls} {meanwhile}");
+        let _ = fleet.undrain_all();
+        let members = if meanwhile == 1 { 1 } else { 2 };
+        assert_eq!((fleet.stats().eligible, fleet.stats().in_flight), (members, 0));
+        #[cfg(feature = "internals")]
+        fleet.check_invariants();
+    }
+}
+
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn limited() -> (Fleet, Arc<ManualClock>) {
@@ -493,4 +544,86 @@ fn a_renewal_to_an_earlier_moment_wakes_a_drain() {
     });
     assert!(start.elapsed() < LATE / 2);
     drop(lease);
+}
+
+/// Counts how often the thread that drains has looked at it.
+#[derive(Default)]
+struct Watch {
+    clock: ManualClock,
+    looks: AtomicU32,
+}
+
+const DRAINS: &str = "drains";
+
+impl Clock for Watch {
+    fn now(&self) -> Timestamp {
+        if std::thread::current().name() == Some(DRAINS) {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+        }
+        self.clock.now()
+    }
+}
+
+/// Others look for what is overdue, time and again, and find the same moment each time: that is no news for whoever sleeps until then.
+#[test]
+fn a_look_that_finds_nothing_new_wakes_no_drain() {
+    let watch = Arc::new(Watch::default());
+    let builder = Fleet::builder().shards(1).clock(Arc::clone(&watch)).max_hold(LATE);
+    let fleet = builder.overdue(Overdue::Revoke).build().expect("in range");
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    let lease = fleet.acquire().expect("free");
+    let looks = || watch.looks.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let drain = std::thread::Builder::new().name(DRAINS.into());
+        let drain = drain.spawn_scoped(scope, || fleet.drain_all_timeout(2 * LATE)).expect("a thread");
+        while fleet.stats().reasons.draining == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(10 * SOON);
+        let before = looks();
+        for _ in 0..20 {
+            watch.clock.advance(SOON);
+            assert_eq!(fleet.leases().len(), 1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It may not have slept yet when the first of them came.
+        assert!(looks() <= before + 4, "woken by {} of 20", looks() - before);
+        drop(lease);
+        assert!(drain.join().expect("no panic").is_drained());
+    });
+}
+
+const HOLD: Duration = Duration::from_millis(200);
+
+/// Taking back what was overdue asks a filter that takes its time: the thread that drains sleeps until its deadline all the same, and no longer.
+#[test]
+fn a_slow_look_for_what_is_overdue_is_not_slept_again() {
+    // The look was from the first moment of the limit to the third; with another sleep of three it would be six, every time.
+    let took: Vec<Duration> =
+        (0..20).map_while(|_| Some(slow_look()).filter(|&took| took >= HOLD * 5)).collect();
+    assert!(took.len() < 20, "{took:?}");
+}
+
+/// How long a drain of four takes.
+fn slow_look() -> Duration {
+    let builder = Fleet::builder().shards(1).max_hold(HOLD).overdue(Overdue::Revoke);
+    let fleet = builder.build().expect("in range");
+    for key in 0..2 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    let mut kept = fleet.acquire_key(&1).expect("free");
+    kept.renew(LATE).expect("it is out");
+    let _overdue = fleet.acquire_key(&0).expect("free");
+    let slow = |_: &Entry<u32, u32, ()>| {
+        std::thread::sleep(HOLD * 2);
+        false
+    };
+    let mut waits = pin!(fleet.acquire_where_async(slow));
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let start = Instant::now();
+    let report = fleet.drain_timeout(&1, HOLD * 4).expect("a member");
+    let took = start.elapsed();
+    assert_eq!(report.leases(), 1);
+    assert!(took >= HOLD * 4, "{took:?}");
+    took
 }

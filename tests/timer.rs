@@ -6,10 +6,10 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex},
     task::{Context, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use leasehold::{Clock, Entry, ManualClock, Scheduler, Timer};
+use leasehold::{Clock, Entry, ManualClock, Scheduler, Timer, Timestamp};
 
 type Call = Box<dyn FnOnce() + Send>;
 
@@ -141,6 +141,32 @@ fn calls_do_not_pile_up() {
     drop(held);
 }
 
+/// Requests that come too late, one after the other, while the timer is late: what it has been asked for is not lost because its moment is
+/// long over.
+#[test]
+fn what_is_due_already_is_asked_for_once() {
+    let calls = Arc::new(Calls::default());
+    calls.clock.advance(Duration::from_secs(3600));
+    let fleet = fleet(&calls, 1);
+    let held = fleet.acquire().unwrap();
+    let long_ago = Timestamp::ZERO.saturating_add(Duration::from_secs(1));
+    let mut context = Context::from_waker(Waker::noop());
+    let mut late = || {
+        let mut wait = pin!(fleet.request().deadline(long_ago).into_future());
+        assert!(wait.as_mut().poll(&mut context).is_ready(), "it is over");
+    };
+    (0..100).for_each(|_| late());
+    assert_eq!(calls.len(), 1);
+    // A call that is a second late is lost: it is asked for anew, once.
+    calls.clock.advance(Duration::from_secs(2));
+    (0..100).for_each(|_| late());
+    assert_eq!(calls.len(), 2);
+    calls.advance(Duration::ZERO);
+    late();
+    assert_eq!(calls.len(), 1, "it has called");
+    drop(held);
+}
+
 /// A timer that never calls: a runtime that nobody drives.
 struct Idle;
 
@@ -156,9 +182,13 @@ fn a_thread_does_not_rely_on_the_timer() {
     fleet.insert(Entry::new(0, 0, ())).unwrap();
     fleet.cool(&0, soon).unwrap();
     let lease = fleet.request().wait().unwrap();
+    // It has not waited if it came when the resource had cooled.
+    let before = fleet.stats().waits.waited;
     std::thread::scope(|scope| {
         let others = [(); 2].map(|()| scope.spawn(|| drop(fleet.request().wait().unwrap())));
-        while fleet.stats().waits.waited < 3 {
+        let start = Instant::now();
+        while fleet.stats().waits.waited < before + 2 {
+            assert!(start.elapsed() < Duration::from_secs(60), "they do not wait");
             std::thread::yield_now();
         }
         std::thread::sleep(soon);

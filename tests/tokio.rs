@@ -35,6 +35,11 @@ fn fleet(resources: u32) -> Fleet {
     filled(Fleet::builder().shards(2).clock(timer.clone()).timer(timer).build().unwrap(), resources)
 }
 
+/// Without a timer.
+fn untimed(resources: u32) -> Fleet {
+    filled(Fleet::builder().shards(2).build().unwrap(), resources)
+}
+
 /// Tokio's timers may be late by the millisecond that they count in.
 fn assert_took(start: Instant, exact: Duration) {
     let took = start.elapsed();
@@ -89,33 +94,60 @@ async fn a_deadline_expires_through_the_timer() {
     assert_eq!(fleet.stats().waits.timed_out, 3);
 }
 
+/// Without a timer of the scheduler's own, too: a wait needs none for that.
 #[tokio::test(start_paused = true)]
 async fn a_timeout_of_tokio_around_a_wait_loses_nothing() {
-    let fleet = Arc::new(fleet(1));
-    let lease = fleet.acquire_owned().unwrap();
-    let given_up = tokio::spawn({
-        let fleet = Arc::clone(&fleet);
-        async move { timeout(secs(1), fleet.acquire_async()).await.map(drop).unwrap_err() }
-    });
-    let patient = tokio::spawn(fleet.acquire_async_owned());
-    sleep(millis(500)).await;
-    // The lease arrives at the very instant at which the first one gives up: either may have it, nobody loses it.
-    tokio::spawn(async move {
-        sleep(millis(500)).await;
-        drop(lease);
-    });
-    drop(given_up.await);
-    drop(patient.await.unwrap().unwrap());
-    assert_eq!(fleet.stats().in_flight, 0);
-    assert!(fleet.acquire().is_ok());
+    for (fleet, returns_first) in
+        [(fleet(1), false), (fleet(1), true), (untimed(1), false), (untimed(1), true)]
+    {
+        let fleet = Arc::new(fleet);
+        let lease = fleet.acquire_owned().unwrap();
+        // The lease arrives at the very instant at which the first one gives up: either may have it, nobody loses it.
+        let (returns, mut is_back) = (async { sleep(secs(1)).await }, None);
+        let mut returns = Some(async move {
+            returns.await;
+            drop(lease);
+        });
+        if returns_first {
+            is_back = returns.take().map(tokio::spawn);
+            tokio::task::yield_now().await;
+        }
+        let given_up = tokio::spawn({
+            let fleet = Arc::clone(&fleet);
+            async move { timeout(secs(1), fleet.acquire_async()).await.map(drop) }
+        });
+        let patient = tokio::spawn(fleet.acquire_async_owned());
+        tokio::task::yield_now().await;
+        let is_back = is_back.unwrap_or_else(|| tokio::spawn(returns.take().expect("not yet")));
+        let _ = given_up.await.unwrap();
+        is_back.await.unwrap();
+        drop(patient.await.unwrap().unwrap());
+        assert_eq!(fleet.stats().in_flight, 0);
+        assert!(fleet.acquire().is_ok());
+    }
 }
 
 /// Holders that time out, give up and are served in real time, on two threads: each lease comes back.
 #[test]
 fn real_time_on_two_threads() {
+    on_two_threads(true);
+}
+
+/// With tokio's time-outs alone.
+#[test]
+fn real_time_on_two_threads_without_a_timer() {
+    on_two_threads(false);
+}
+
+fn on_two_threads(has_timer: bool) {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
-    let builder = Fleet::builder().timer(TokioTimer::new(runtime.handle().clone()));
-    let fleet = Arc::new(filled(builder.build().unwrap(), 2));
+    let fleet = if has_timer {
+        let builder = Fleet::builder().timer(TokioTimer::new(runtime.handle().clone()));
+        filled(builder.build().unwrap(), 2)
+    } else {
+        untimed(2)
+    };
+    let fleet = Arc::new(fleet);
     let tasks: Vec<_> = (0..64u64)
         .map(|i| {
             let fleet = Arc::clone(&fleet);
@@ -123,7 +155,7 @@ fn real_time_on_two_threads() {
                 let mut served = 0;
                 for round in 0..20 {
                     let patience = millis(1 + (i + round) % 5);
-                    let lease = if i % 2 == 0 {
+                    let lease = if has_timer && i % 2 == 0 {
                         fleet.request().timeout(patience).await.ok()
                     } else {
                         timeout(patience, fleet.acquire_async()).await.ok().map(Result::unwrap)
@@ -131,7 +163,7 @@ fn real_time_on_two_threads() {
                     if let Some(lease) = lease {
                         served += 1;
                         sleep(millis(i % 2)).await;
-                        if round % 4 == 0 {
+                        if has_timer && round % 4 == 0 {
                             lease.release_after(millis(1));
                         }
                     }
@@ -152,7 +184,8 @@ fn real_time_on_two_threads() {
     assert_eq!((stats.in_flight, stats.lent), (0, stats.returned));
     let waits = stats.waits;
     assert_eq!(waits.waited, waits.handed_off + waits.timed_out + waits.cancelled);
-    assert!(waits.timed_out > 0 && waits.handed_off > 0, "{waits:?}");
+    let given_up = if has_timer { waits.timed_out } else { waits.cancelled };
+    assert!(given_up > 0 && waits.handed_off > 0, "{waits:?}");
     // What cools still comes back, and nobody is in the queue.
     assert!(runtime.block_on(fleet.acquire_many_async(2)).is_ok());
 }

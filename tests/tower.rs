@@ -21,7 +21,7 @@ use futures_lite::future::block_on;
 use http::Response;
 use http_body::{Body, Frame};
 use leasehold::{
-    Entry, ManualClock, Outcome, Overdue, Scheduler, Stats, WaitError,
+    Entry, ManualClock, Outcome, Overdue, ReleaseError, Scheduler, Stats, WaitError,
     tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse, WithBody},
 };
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
@@ -324,6 +324,33 @@ fn an_overdue_lease_is_that_of_whoever_made_the_layer() {
         drop(other);
         assert_eq!(ends(&fleet), (0, 0, 0, 0));
     }
+}
+
+/// Between readiness and the call a lease is taken back: the inner service is not called with it.
+#[test]
+fn a_lease_that_was_taken_back_is_not_used() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::builder().shards(1).clock(Arc::clone(&clock));
+    let fleet = filled(builder.max_hold(Duration::from_secs(1)).overdue(Overdue::Revoke).build().unwrap(), 1);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let inner = service_fn({
+        let calls = Arc::clone(&calls);
+        move |request| {
+            calls.fetch_add(1, SeqCst);
+            echo(request)
+        }
+    });
+    let mut service = LeaseLayer::new(&fleet).layer(inner);
+    assert!(matches!(service.poll_ready(&mut context()), Poll::Ready(Ok(()))));
+    clock.advance(Duration::from_secs(1));
+    let other = fleet.acquire().expect("overdue");
+    let error = block_on(service.call(1)).unwrap_err();
+    assert!(matches!(*error.downcast::<ReleaseError>().unwrap(), ReleaseError::Revoked { .. }));
+    assert_eq!(calls.load(SeqCst), 0);
+    assert!(service.poll_ready(&mut context()).is_pending());
+    drop(other);
+    assert!(block_on(async { service.ready().await.unwrap().call(1).await }).is_ok());
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
 }
 
 /// Counts those who work at the same time.

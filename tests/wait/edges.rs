@@ -1,7 +1,11 @@
 //! Waiting where it is easily got wrong: callbacks that panic or call back, clocks at their end, limits, timers.
 #![allow(clippy::undocumented_unsafe_blocks, unsafe_code)]
 
+mod moments;
+mod parked;
 mod shedding;
+mod updates;
+mod wakers;
 
 use std::{
     collections::VecDeque,
@@ -19,8 +23,8 @@ use std::{
 };
 
 use leasehold::{
-    Builder, Capacity, Entry, Fairness, ManualClock, Overdue, Resource, Scheduler, ThreadTimer, Timer,
-    Timestamp, WaitError,
+    Builder, Capacity, Clock, Ejection, Entry, Fairness, ManualClock, Outcome, Overdue, Resource, Scheduler,
+    ThreadTimer, Timer, Timestamp, WaitError,
 };
 
 type Fleet = Scheduler<Entry<u32, u32, u32>>;
@@ -157,7 +161,36 @@ fn a_timer_takes_back_what_is_overdue_for_a_thread() {
         .unwrap();
     fleet.insert(Entry::new(0, 0, 0)).unwrap();
     std::mem::forget(fleet.acquire().unwrap());
-    drop(fleet.acquire_timeout(Duration::from_secs(5)).expect("taken back"));
+    drop(fleet.acquire_timeout(Duration::from_secs(60)).expect("taken back"));
+}
+
+/// A task that nobody polls until it is woken.
+#[test]
+fn a_timer_takes_back_what_is_overdue_for_a_task() {
+    let fleet = Fleet::builder()
+        .timer(ThreadTimer::new().unwrap())
+        .max_hold(Duration::from_millis(30))
+        .overdue(Overdue::Revoke)
+        .build()
+        .unwrap();
+    fleet.insert(Entry::new(0, 0, 0)).unwrap();
+    let bell = Arc::new(Bell::default());
+    let start = Instant::now();
+    // Until it waits before the other lease is overdue.
+    let (forgotten, mut task) = loop {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not wait");
+        let forgotten = fleet.acquire().unwrap();
+        let mut task = fleet.acquire_async();
+        if poll_with(&mut task, &Waker::from(Arc::clone(&bell))).is_pending() {
+            break (forgotten, task);
+        }
+    };
+    while bell.0.load(SeqCst) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(120), "nobody rings");
+        thread::yield_now();
+    }
+    assert!(forgotten.is_revoked(), "it was taken back before anybody polled");
+    drop(done(&mut task).unwrap());
 }
 
 #[test]
@@ -234,6 +267,32 @@ fn who_need_not_wait_is_not_refused() {
         drop(fleet.acquire_where_timeout(|entry| entry.key == 2, Duration::ZERO).expect("free"));
         drop(fleet.acquire_many_timeout(2, Duration::ZERO).expect("free"));
         assert_eq!((fleet.stats().waits.refused, fleet.stats().waits.shed), (0, 0));
+    }
+}
+
+/// As the forms that do not wait, a named request looks at the time: what the rules have put away may be due, though nobody has looked.
+#[test]
+fn who_names_a_resource_finds_what_is_due() {
+    let rules = || Ejection::default().consecutive_failures(3).max_share(100).jitter(0);
+    for (waiters, shed) in [(0, false), (usize::MAX, true)] {
+        let settings = |builder: Builder<_>| builder.max_waiters(waiters).shed_late(shed).ejection(rules());
+        let (fleet, clock) = fleet(settings, 0);
+        fleet.insert(Entry::new(0, 0, 0).with_capacity(Capacity::Limited(8))).unwrap();
+        for _ in 0..3 {
+            fleet.acquire_key(&0).unwrap().finish(Outcome::Failed);
+        }
+        clock.advance(30 * SECOND);
+        let probe = fleet.acquire_key_timeout(&0, Duration::ZERO).expect("its time is over");
+        probe.finish(Outcome::Ok { latency: SECOND });
+        // It may have one more at each step of its ramp.
+        let _first = fleet.acquire_key(&0).unwrap();
+        assert!(fleet.acquire_key_timeout(&0, Duration::ZERO).is_err());
+        clock.advance(15 * SECOND);
+        drop(fleet.acquire_key_timeout(&0, Duration::ZERO).expect("half of its ramp"));
+        assert_eq!(
+            (fleet.stats().waits.refused, fleet.stats().waits.shed),
+            if shed { (0, 1) } else { (1, 0) }
+        );
     }
 }
 
@@ -458,48 +517,6 @@ fn statistics_never_tell_of_more_ends_than_waits() {
     });
 }
 
-/// Two units on their way, two filters, each being asked about one when the other comes by: who was passed over looks in vain, for
-/// what it wants is in somebody's hands, and must be asked by him.
-#[test]
-fn a_filter_that_was_passed_over_is_asked_again() {
-    let (fleet, _) = fleet(|builder| builder, 2);
-    let mut leases = fleet.acquire_many(2).unwrap();
-    leases.sort_by_key(|lease| *lease.key());
-    let (one, zero) = (leases.pop().unwrap(), leases.pop().unwrap());
-    let stage = Arc::new(AtomicUsize::new(0));
-    let reach = |stage: &AtomicUsize, next: usize| {
-        stage.store(next, SeqCst);
-        while stage.load(SeqCst) == next {
-            thread::yield_now();
-        }
-    };
-    let (first_stage, second_stage) = (Arc::clone(&stage), Arc::clone(&stage));
-    let mut wants_zero = waiting(fleet.acquire_where_async(move |entry| {
-        if entry.key == 1 && first_stage.load(SeqCst) == 1 {
-            reach(&first_stage, 2);
-        }
-        entry.key == 0
-    }));
-    let _wants_none = waiting(fleet.acquire_where_async(move |entry| {
-        if entry.key == 0 && second_stage.load(SeqCst) == 2 {
-            reach(&second_stage, 3);
-        }
-        false
-    }));
-    stage.store(1, SeqCst);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            drop(one);
-            stage.store(4, SeqCst);
-        });
-        while stage.load(SeqCst) != 2 {
-            thread::yield_now();
-        }
-        drop(zero);
-    });
-    drop(done(&mut wants_zero).expect("0 is free, and it wants it"));
-}
-
 // Drains wait as well.
 
 #[test]
@@ -508,20 +525,28 @@ fn a_drain_takes_back_what_is_overdue() {
     let fleet = settings().build().unwrap();
     fleet.insert(Entry::new(0, 0, 0)).unwrap();
     std::mem::forget(fleet.acquire().unwrap());
-    assert!(fleet.drain_all_timeout(Duration::from_secs(5)).is_drained());
-    // As a task, with a timer.
-    let fleet = settings().timer(ThreadTimer::new().unwrap()).build().unwrap();
-    fleet.insert(Entry::new(0, 0, 0)).unwrap();
-    std::mem::forget(fleet.acquire().unwrap());
-    let bell = Arc::new(Bell::default());
-    let mut drain = fleet.drain_all_async();
-    assert!(poll_with(&mut drain, &Waker::from(Arc::clone(&bell))).is_pending());
+    assert!(fleet.drain_all_timeout(Duration::from_secs(60)).is_drained());
+    // As a task, with a timer: until it waits before the lease is overdue.
     let start = Instant::now();
-    while bell.0.load(SeqCst) == 0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "nobody rings");
-        thread::yield_now();
+    let waits = || {
+        let fleet = settings().timer(ThreadTimer::new().unwrap()).build().unwrap();
+        fleet.insert(Entry::new(0, 0, 0)).unwrap();
+        std::mem::forget(fleet.acquire().unwrap());
+        let bell = Arc::new(Bell::default());
+        let mut drain = fleet.drain_all_async();
+        if poll_with(&mut drain, &Waker::from(Arc::clone(&bell))).is_ready() {
+            return false;
+        }
+        while bell.0.load(SeqCst) == 0 {
+            assert!(start.elapsed() < Duration::from_secs(120), "nobody rings");
+            thread::yield_now();
+        }
+        assert!(done(&mut drain).is_drained());
+        true
+    };
+    while !waits() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not wait");
     }
-    assert!(done(&mut drain).is_drained());
 }
 
 /// Those who collect several units come one after another, and one who waits for a certain resource stands before them.

@@ -2,29 +2,151 @@
 
 use super::*;
 
-/// A waiter is overtaken by later ones of a class d above it that arrive less than d x ageing after it, and by nobody else.
+/// What a waiter asks for, of a fleet of one resource.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Any,
+    Named,
+    Filter,
+    Near,
+    /// Both of its units.
+    Many,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Any, Kind::Named, Kind::Filter, Kind::Near, Kind::Many];
+}
+
+type Leases<'a> = Result<Vec<Lease<'a, Entry<u32, u32, u32>>>, WaitError>;
+type Wait<'a> = Pin<Box<dyn Future<Output = Leases<'a>> + 'a>>;
+
+fn one<'a>(wait: Acquire<'a, Entry<u32, u32, u32>>) -> Wait<'a> {
+    Box::pin(async move { Ok(vec![wait.await?]) })
+}
+
+fn waiting_as(fleet: &Fleet, kind: Kind, class: u8) -> Task<Wait<'_>> {
+    let request = fleet.request().class(class);
+    Task::waiting(match kind {
+        Kind::Any => one(request.into_future()),
+        Kind::Named => one(request.key(&0).into_future()),
+        Kind::Filter => one(request.matching(|entry| entry.key == 0).into_future()),
+        Kind::Near => one(request.affinity("x").into_future()),
+        Kind::Many => Box::pin(request.many(2).into_future()),
+    })
+}
+
+/// A thread that waits, and keeps what it gets until it is told to end.
+struct Sleeper<'scope> {
+    served: mpsc::Receiver<()>,
+    ends: mpsc::Sender<()>,
+    thread: thread::ScopedJoinHandle<'scope, ()>,
+}
+
+impl<'scope> Sleeper<'scope> {
+    /// Waits when this returns.
+    fn waiting_as<'env>(
+        scope: &'scope thread::Scope<'scope, 'env>,
+        fleet: &'scope Fleet,
+        kind: Kind,
+        class: u8,
+    ) -> Self {
+        let waited = waits(fleet).waited;
+        let (serve, served) = mpsc::channel();
+        let (ends, end) = mpsc::channel::<()>();
+        let thread = scope.spawn(move || {
+            // It is served long before, or the test has failed.
+            let request = fleet.request().class(class).timeout(60 * SECOND);
+            let leases: Leases<'_> = match kind {
+                Kind::Any => request.wait().map(|lease| vec![lease]),
+                Kind::Named => request.key(&0).wait().map(|lease| vec![lease]),
+                Kind::Filter => request.matching(|entry| entry.key == 0).wait().map(|lease| vec![lease]),
+                Kind::Near => request.affinity("x").wait().map(|lease| vec![lease]),
+                Kind::Many => request.many(2).wait(),
+            };
+            let leases = leases.expect("in time");
+            let _ = serve.send(());
+            let _ = end.recv();
+            drop(leases);
+        });
+        while waits(fleet).waited == waited {
+            thread::yield_now();
+        }
+        Sleeper { served, ends, thread }
+    }
+
+    /// It has what it wanted, and gives it back.
+    fn end(self) {
+        self.served.recv().expect("it is its turn");
+        drop(self.ends);
+        self.thread.join().unwrap();
+    }
+}
+
+/// Who is a thread; the others are tasks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Thread {
+    Nobody,
+    Low,
+    FirstHigh,
+}
+
+/// A waiter is overtaken by later ones of a class d above it that arrive less than d x ageing after it, and by nobody else: whatever it
+/// waits for, and whatever they do.
 #[test]
 fn classes_age_exactly() {
-    for (class, ageing) in [(1u8, 1u32), (1, 4), (3, 5), (2, 0)] {
-        let fleet = filled(Fleet::builder().shards(1).ageing(ageing).build().unwrap(), 1);
-        let lease = fleet.acquire().unwrap();
-        let mut low = waiting(&fleet);
-        let bound = usize::from(class) * ageing as usize;
-        let mut high: Vec<_> =
-            (0..bound + 3).map(|_| Task::waiting(fleet.request().class(class).into_future())).collect();
-        drop(lease);
+    for kinds in Kind::ALL.into_iter().flat_map(|low| Kind::ALL.map(|high| (low, high))) {
+        for (class, ageing) in [(1, 1), (1, 4), (3, 5), (2, 0)] {
+            ages_exactly(kinds, class, ageing, Thread::Nobody);
+        }
+        for thread in [Thread::Low, Thread::FirstHigh] {
+            ages_exactly(kinds, 1, 4, thread);
+        }
+    }
+}
+
+fn ages_exactly((low, high): (Kind, Kind), class: u8, ageing: u32, thread: Thread) {
+    let what = format!("{low:?} overtaken by {high:?}, class {class}, ageing {ageing}, a thread: {thread:?}");
+    let fleet = Fleet::builder().shards(1).ageing(ageing).build().unwrap();
+    fleet.insert(Entry::new(0, 0, 0).with_capacity(Capacity::Limited(2))).unwrap();
+    // One unit goes round, and the other one with it if those who overtake want two.
+    let mut leases = fleet.acquire_many(2).unwrap();
+    let bound = usize::from(class) * ageing as usize;
+    thread::scope(|scope| {
+        let mut low_task = (thread != Thread::Low).then(|| waiting_as(&fleet, low, 0));
+        let low_thread = (thread == Thread::Low).then(|| Sleeper::waiting_as(scope, &fleet, low, 0));
+        let first = (thread == Thread::FirstHigh).then(|| Sleeper::waiting_as(scope, &fleet, high, class));
+        let tasks = bound + 3 - usize::from(first.is_some());
+        let mut tasks: std::collections::VecDeque<_> =
+            (0..tasks).map(|_| waiting_as(&fleet, high, class)).collect();
+        drop(leases.pop());
+        if high == Kind::Many {
+            leases.clear();
+        }
         let mut overtaken = 0;
-        while low.woken() == 0 {
-            drop(high[overtaken].done().unwrap());
+        if let Some(first) = first {
+            first.end();
             overtaken += 1;
         }
-        assert_eq!(overtaken, bound.saturating_sub(1), "class {class}, ageing {ageing}");
-        drop(low.done().unwrap());
-        for task in &mut high[overtaken..] {
+        while tasks.front().is_some_and(|task| task.woken() > 0) {
+            drop(tasks.pop_front().expect("just seen").done().unwrap());
+            overtaken += 1;
+        }
+        assert_eq!(overtaken, bound.saturating_sub(1), "{what}");
+        // The second one of two that it may want.
+        leases.clear();
+        match (&mut low_task, low_thread) {
+            (Some(task), None) => {
+                assert!(task.woken() > 0, "{what}");
+                drop(task.done().unwrap());
+            }
+            (None, Some(sleeper)) => sleeper.end(),
+            _ => unreachable!("it is one of the two"),
+        }
+        for mut task in tasks {
             drop(task.done().unwrap());
         }
-        at_rest(&fleet);
-    }
+    });
+    at_rest(&fleet);
 }
 
 /// However many more urgent ones keep coming, one of the lowest class is served after a bounded number of them.

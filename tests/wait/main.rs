@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod cancel;
+mod collectors;
 mod crowd;
 mod edges;
 mod filters;
@@ -20,6 +21,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
     },
     task::{Context, Poll, Wake, Waker},
     thread,
@@ -27,8 +29,8 @@ use std::{
 };
 
 use leasehold::{
-    Acquire, AcquireOwned, Capacity, Entry, Fairness, Lease, ManualClock, Scheduler, ThreadTimer, WaitError,
-    WaitStats,
+    Acquire, AcquireOwned, Capacity, Clock, Entry, Fairness, Lease, ManualClock, MonotonicClock, Outcome,
+    Scheduler, ThreadTimer, Timestamp, WaitError, WaitStats,
 };
 
 type Fleet = Scheduler<Entry<u32, u32, u32>>;

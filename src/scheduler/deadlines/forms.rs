@@ -1,37 +1,14 @@
 //! Listing and revoking leases.
 
-use std::{hash::BuildHasher, time::Duration};
+use std::hash::BuildHasher;
 
-use super::{Limits, info::LeaseInfo};
+use super::{Limits, describe, info::LeaseInfo};
 use crate::{
-    lookup::Keyed,
     resource::Resource,
-    scheduler::{
-        Scheduler,
-        core::Core,
-        error::ReleaseError,
-        returning::Ending,
-        token::{Out, Token},
-    },
-    shard::Pin,
-    sync::Timestamp,
+    scheduler::{Scheduler, core::Core, error::ReleaseError, returning::Ending, token::Token},
 };
 
 impl<R: Resource> Core<R> {
-    fn describe(&self, out: &Out<R>, guard: &Pin<'_>, now: u64) -> LeaseInfo<R::Key> {
-        let node = self.node_of(out, guard);
-        LeaseInfo {
-            key: node.key().clone(),
-            token: out.token,
-            shard: node.home() as usize,
-            since: Timestamp::from_nanos(out.terms.since),
-            held_for: Duration::from_nanos(now.saturating_sub(out.terms.since)),
-            deadline: Timestamp::from_nanos(out.terms.deadline),
-            call_site: out.terms.site,
-            revoked: false,
-        }
-    }
-
     /// The recorded leases on resources that `wanted` says yes to, by address.
     pub fn holders(&self, now: u64, wanted: impl Fn(usize) -> bool) -> Vec<(usize, LeaseInfo<R::Key>)> {
         let guard = self.pin();
@@ -40,21 +17,22 @@ impl<R: Resource> Core<R> {
             .recorded()
             .map(|out| (out.ticket.node.addr().get(), out))
             .filter(|&(address, _)| wanted(address))
-            .map(|(address, out)| (address, self.describe(&out, &guard, now)))
+            .map(|(address, out)| (address, describe(&out, self.node_of(&out, &guard), now)))
             .collect();
         found.sort_by_key(|(_, info)| info.since);
         found
     }
 
-    fn overdue(&self, limits: &Limits, now: u64) -> Vec<LeaseInfo<R::Key>> {
+    fn overdue(&self, limits: &Limits<R::Key>, now: u64) -> Vec<LeaseInfo<R::Key>> {
         // All of them first: keys are cloned, which is user code, and who panics then has taken nothing back that nobody hears of.
         let guard = self.pin();
         let due = self.tokens.recorded().filter(|out| out.terms.deadline <= now);
-        let described: Vec<_> = due.map(|out| (self.describe(&out, &guard, now), out)).collect();
+        let described: Vec<_> =
+            due.map(|out| (describe(&out, self.node_of(&out, &guard), now), out)).collect();
         let mut found = Vec::new();
         for (mut info, out) in described {
             if limits.revokes() {
-                if !self.revoke_overdue(limits, out) {
+                if !self.revoke_overdue(limits, out, now) {
                     continue;
                 }
                 info.revoked = true;
@@ -130,6 +108,41 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let core = &*self.core;
         let Some(limits) = &core.limits else { return Vec::new() };
         core.overdue(limits, core.now())
+    }
+
+    /// The overdue leases that were taken back lately, by whomever ([`Overdue::Revoke`](crate::Overdue::Revoke)): the last
+    /// 64 of them, the latest last, whether their holders have noticed by now or not. Held for so long, and asked for there, when
+    /// they were taken back.
+    ///
+    /// Whoever looks for the culprit asks here: an acquisition that finds nothing takes back what is overdue, and after that it is in
+    /// neither [`leases`](Scheduler::leases) nor [`overdue`](Scheduler::overdue). O(64), under a mutex of its own; works on a closed
+    /// scheduler too.
+    ///
+    /// # Callbacks
+    /// `Clone` of the keys, outside every lock. (A key whose clone panics when its lease is taken back is not remembered.)
+    ///
+    /// ```
+    /// use leasehold::{Entry, ManualClock, Overdue, Scheduler};
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let clock = Arc::new(ManualClock::new());
+    /// let scheduler = Scheduler::<Entry<&str, u32, ()>>::builder()
+    ///     .clock(Arc::clone(&clock))
+    ///     .max_hold(Duration::from_secs(30))
+    ///     .overdue(Overdue::Revoke)
+    ///     .build()?;
+    /// scheduler.insert(Entry::new("a", 1, ()))?;
+    /// let forgotten = scheduler.acquire()?;
+    /// clock.advance(Duration::from_secs(31));
+    /// assert!(scheduler.acquire().is_ok(), "takes it back");
+    /// let revoked = scheduler.revoked();
+    /// assert_eq!((revoked[0].key, revoked[0].call_site.file()), ("a", file!()));
+    /// # drop(forgotten);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn revoked(&self) -> Vec<LeaseInfo<R::Key>> {
+        let lately = self.core.limits.as_ref().map(Limits::lately).unwrap_or_default();
+        lately.iter().map(|info| LeaseInfo::clone(info)).collect()
     }
 
     /// Takes back what is overdue, with [`Overdue::Revoke`](crate::Overdue::Revoke), and answers how many leases that were; with

@@ -4,7 +4,8 @@ use std::{fmt, panic::Location, time::Duration};
 
 use crate::{scheduler::token::Token, sync::Timestamp};
 
-/// A lease that is out, as [`Scheduler::leases`](crate::Scheduler::leases) and [`Scheduler::overdue`](crate::Scheduler::overdue) tell of it.
+/// A lease that is out, as [`Scheduler::leases`](crate::Scheduler::leases) and [`Scheduler::overdue`](crate::Scheduler::overdue) tell of it;
+/// or one that was taken back, as [`Scheduler::revoked`](crate::Scheduler::revoked) does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseInfo<K> {
@@ -16,13 +17,13 @@ pub struct LeaseInfo<K> {
     pub shard: usize,
     /// When it was lent, on the scheduler's clock.
     pub since: Timestamp,
-    /// How long it has been out.
+    /// How long it has been out, or had been when it was taken back.
     pub held_for: Duration,
     /// Until when it may be held.
     pub deadline: Timestamp,
     /// Where in the program it was asked for.
     pub call_site: &'static Location<'static>,
-    /// Whether it was taken back just now.
+    /// Whether it was taken back: just now, or lately.
     pub revoked: bool,
 }
 

@@ -36,11 +36,18 @@
 //!
 //! What is overdue when P2 looks may have been renewed, returned or revoked when it acts: the CAS of the entry's word, which counts
 //! renewals, decides.
+//!
+//! Nobody oversleeps. Between P1 and P3, which may be long, for filters and wakers run in P2, whoever goes to sleep (`wait::time`, T1; a
+//! thread that drains) reads the later moment of P1. So P3, if it has lowered that, K4, and a look that a panic has ended (`LookAgain`) tell
+//! whoever would sleep beyond the earlier moment, under the mutex of T1, or that of the drains: it reads that moment afterwards, or is found
+//! there, with the later one.
+//!
+//! Whoever takes a lease back has the unit, and may not be the one who wants to know: `lately` remembers the last of them.
 
 mod forms;
 mod info;
 
-use std::{panic::Location, time::Duration};
+use std::{collections::VecDeque, panic::Location, time::Duration};
 
 pub use info::LeaseInfo;
 
@@ -53,12 +60,12 @@ use super::{
 };
 use crate::{
     events::EventKind,
-    lookup::Guard,
+    lookup::{Guard, Keyed},
     node::{Node, quietly},
     resource::Resource,
     shard::{NEVER, Pin},
     sync::{
-        CachePadded, Timestamp,
+        Arc, CachePadded, Mutex, Timestamp,
         atomic::{AtomicU64, Ordering},
         count,
     },
@@ -74,9 +81,11 @@ pub enum Overdue {
     Revoke,
 }
 
+/// Leases that were taken back and are remembered.
+const LATELY: usize = 64;
+
 /// The limit on how long leases are held.
-#[derive(Debug)]
-pub struct Limits {
+pub struct Limits<K> {
     max_hold: Duration,
     overdue: Overdue,
     /// No lease is overdue, that is not known to be, before this moment. See the module header.
@@ -85,9 +94,11 @@ pub struct Limits {
     // Lint: `count` is std's own under loom, on purpose.
     #[allow(clippy::disallowed_types)]
     seen: Box<[count::AtomicU64]>,
+    /// The last overdue leases that were taken back, the latest last. Shared: keys are cloned and dropped outside the mutex.
+    lately: Mutex<VecDeque<Arc<LeaseInfo<K>>>>,
 }
 
-impl Limits {
+impl<K> Limits<K> {
     #[allow(clippy::disallowed_types)]
     pub fn new(max_hold: Duration, overdue: Overdue, shards: usize) -> Self {
         Limits {
@@ -95,6 +106,7 @@ impl Limits {
             overdue,
             next: CachePadded::new(AtomicU64::new(0)),
             seen: (0..shards).map(|_| count::AtomicU64::new(0)).collect(),
+            lately: Mutex::new(VecDeque::new()),
         }
     }
 
@@ -107,9 +119,30 @@ impl Limits {
         self.overdue == Overdue::Revoke
     }
 
+    /// After how long leases are taken back, if they are.
+    #[cfg(feature = "cluster")]
+    pub fn revokes_after(&self) -> Option<Duration> {
+        self.revokes().then_some(self.max_hold)
+    }
+
     /// How many leases on resources of one shard were found to be overdue.
     pub fn seen(&self, shard: u32) -> u64 {
         self.seen[shard as usize].load(Ordering::Relaxed)
+    }
+
+    fn remember(&self, info: LeaseInfo<K>) {
+        let info = Arc::new(info);
+        let forgotten = {
+            let mut lately = self.lately.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            lately.push_back(info);
+            if lately.len() > LATELY { lately.pop_front() } else { None }
+        };
+        // A key is user code.
+        let _ = quietly(|| drop(forgotten));
+    }
+
+    fn lately(&self) -> VecDeque<Arc<LeaseInfo<K>>> {
+        self.lately.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     fn saw_one(&self, shard: u32) {
@@ -118,13 +151,31 @@ impl Limits {
     }
 }
 
-/// Lets the next acquisition look again, unless the look was finished: user code may have panicked in its midst.
-struct LookAgain<'a>(&'a AtomicU64);
+/// Lets the next one look again, unless the look was finished: user code may have panicked in its midst.
+struct LookAgain<'a, R: Resource>(&'a Core<R>, &'a Limits<R::Key>);
 
-impl Drop for LookAgain<'_> {
+impl<R: Resource> Drop for LookAgain<'_, R> {
     fn drop(&mut self) {
+        let LookAgain(core, limits) = self;
         // Relaxed: a moment in the past is a hint to look, no more. Not a store: that would not pass K4 on.
-        self.0.fetch_min(0, Ordering::Relaxed);
+        let before = limits.next.fetch_min(0, Ordering::Relaxed);
+        if before > 0 {
+            core.hasten(limits, 0);
+        }
+    }
+}
+
+/// What is told of a lease whose node the caller keeps. The key is user code.
+fn describe<R: Resource>(out: &Out<R>, node: &Node<R>, now: u64) -> LeaseInfo<R::Key> {
+    LeaseInfo {
+        key: node.key().clone(),
+        token: out.token,
+        shard: node.home() as usize,
+        since: Timestamp::from_nanos(out.terms.since),
+        held_for: Duration::from_nanos(now.saturating_sub(out.terms.since)),
+        deadline: Timestamp::from_nanos(out.terms.deadline),
+        call_site: out.terms.site,
+        revoked: false,
     }
 }
 
@@ -132,7 +183,7 @@ impl Drop for LookAgain<'_> {
 impl<R: Resource> Core<R> {
     /// Gives a lease its entry. Reads the clock, which is user code.
     #[cold]
-    pub fn record(&self, limits: &Limits, held: &mut Held<R>, site: &'static Location<'static>) {
+    pub fn record(&self, limits: &Limits<R::Key>, held: &mut Held<R>, site: &'static Location<'static>) {
         let since = self.now();
         let terms = Terms { since, deadline: limits.deadline(since), site };
         let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
@@ -149,12 +200,23 @@ impl<R: Resource> Core<R> {
         self.tokens.renew(slot, generation, deadline)?;
         // K4. Release: pairs with P1; outcomes in the module header.
         let before = limits.next.fetch_min(deadline, Ordering::Release);
-        if deadline < before && limits.revokes() {
-            // Somebody who waits, for a lease or for a drain, may sleep until the later moment.
-            self.alarm(deadline);
-            self.drains.hurry();
+        if deadline < before {
+            self.hasten(limits, deadline);
         }
         Ok(())
+    }
+
+    /// `next` is this earlier moment now: somebody who waits, for a lease or for a drain, may sleep until the later one.
+    #[cold]
+    fn hasten(&self, limits: &Limits<R::Key>, moment: u64) {
+        if !limits.revokes() {
+            return;
+        }
+        // Not by the gate: it is not ordered against `next`, and these mutexes are. A timer is asked for nothing if nobody waits.
+        let drains = self.drains.hurry(moment);
+        if drains || self.waiters.anybody() {
+            self.alarm(moment);
+        }
     }
 
     /// The node of a recorded lease, found under this guard.
@@ -175,18 +237,18 @@ impl<R: Resource> Core<R> {
 
     /// Takes back, or counts, what is overdue, if it is time to look.
     #[cold]
-    pub fn reap_due(&self, limits: &Limits, now: u64) -> usize {
+    pub fn reap_due(&self, limits: &Limits<R::Key>, now: u64) -> usize {
         // Relaxed: a hint, as the module header tells.
         if now < limits.next.load(Ordering::Relaxed) { 0 } else { self.reap(limits, now) }
     }
 
-    /// P1 to P3. Answers how many were revoked.
-    pub fn reap(&self, limits: &Limits, now: u64) -> usize {
+    /// P1 to P3. Answers how many were revoked. The caller holds no lock.
+    pub fn reap(&self, limits: &Limits<R::Key>, now: u64) -> usize {
         // P1. Acquire: pairs with K4; outcomes in the module header.
         let next = limits.deadline(now);
         // At the end of time there is no later moment, and no later lease either.
         limits.next.swap(if next > now { next } else { NEVER }, Ordering::Acquire);
-        let again = LookAgain(&limits.next);
+        let again = LookAgain(self, limits);
         let mut least = NEVER;
         let mut revoked = 0;
         let guard = self.pin();
@@ -195,7 +257,7 @@ impl<R: Resource> Core<R> {
             if deadline > now {
                 least = least.min(deadline);
             } else if limits.revokes() {
-                revoked += usize::from(self.revoke_overdue(limits, out));
+                revoked += usize::from(self.revoke_overdue(limits, out, now));
             } else if self.tokens.notice(&out) {
                 let node = self.node_of(&out, &guard);
                 self.tell_overdue(limits, node, || self.tokens.is_out(&out));
@@ -204,19 +266,26 @@ impl<R: Resource> Core<R> {
         drop(guard);
         std::mem::forget(again);
         // P3. Relaxed: a read-modify-write that undoes no K4 and passes it on; whoever looks next sees the entries for himself.
-        limits.next.fetch_min(least, Ordering::Relaxed);
+        let before = limits.next.fetch_min(least, Ordering::Relaxed);
+        if least < before {
+            self.hasten(limits, least);
+        }
         revoked
     }
 
     /// Takes back a lease that was seen to be overdue. `false` if it was returned, revoked or renewed meanwhile.
-    fn revoke_overdue(&self, limits: &Limits, out: Out<R>) -> bool {
+    fn revoke_overdue(&self, limits: &Limits<R::Key>, out: Out<R>, now: u64) -> bool {
         if !self.tokens.revoke_overdue(&out) {
             return false;
         }
-        // The unit is ours: it keeps node and value.
+        // SAFETY: the unit is ours: it keeps node and value.
+        let node = unsafe { out.ticket.node.as_ref() };
         if !out.is_noticed() {
-            // SAFETY: as above.
-            self.tell_overdue(limits, unsafe { out.ticket.node.as_ref() }, || true);
+            self.tell_overdue(limits, node, || true);
+        }
+        // The key is user code, in the midst of what somebody else wants.
+        if let Some(info) = quietly(|| LeaseInfo { revoked: true, ..describe(&out, node, now) }) {
+            limits.remember(info);
         }
         // Whoever has come across it has nothing to do with that resource: a panic of its `priority` leaves the old rank, as in
         // `give_up`.
@@ -226,7 +295,7 @@ impl<R: Resource> Core<R> {
 
     /// Counts one that was found to be overdue, and makes an event of it, if anybody wants events; then neither, if it has come back before
     /// the lock was taken: `Released` has been told, or is about to be, as if nobody had looked.
-    fn tell_overdue(&self, limits: &Limits, node: &Node<R>, is_out: impl FnOnce() -> bool) {
+    fn tell_overdue(&self, limits: &Limits<R::Key>, node: &Node<R>, is_out: impl FnOnce() -> bool) {
         if self.hub.is_none() {
             return limits.saw_one(node.home());
         }

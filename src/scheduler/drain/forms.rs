@@ -104,6 +104,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// later is in the fleet, but draining too**. [`undrain`](Scheduler::undrain) lets a single one be lent again. Works on a
     /// closed scheduler too: after [`close`](Scheduler::close) this waits for what is still out.
     ///
+    /// The report counts all that is out, and names the holders only with [`max_hold`](crate::Builder::max_hold): without it no lease is recorded.
+    /// A unit that was handed to a task which has not polled since is counted, but recorded nowhere, so it has no holder to be named.
+    ///
     /// O(resources) to begin with, a few at a time under each shard's lock; then it sleeps, and is woken once for each resource at most.
     ///
     /// # Consistency
@@ -146,11 +149,17 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         sweep::drain_all(&self.core)
     }
 
+    /// Whether somebody drains the whole fleet, newcomers included. As of some moment.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn drains_all(&self) -> bool {
+        self.core.roster.newcomers_drain()
+    }
+
     /// Ends the draining of every resource, whoever began it, and of those to come. Answers how many were draining.
     ///
     /// One after another: not of one moment. At the same time as [`drain_all`](Scheduler::drain_all) it leaves some of the
-    /// fleet draining, or none, or all.
+    /// fleet draining, or none, or all. On a closed scheduler it changes nothing, and answers 0.
     pub fn undrain_all(&self) -> usize {
-        sweep::undrain_all(&self.core)
+        if self.core.is_closed() { 0 } else { sweep::undrain_all(&self.core) }
     }
 }

@@ -46,9 +46,10 @@
 //! A unit that one who waits for several has got and cannot use yet is no lease of anybody: after D1, and after A2, such units are taken
 //! back (`wait`, "Parts"). A return is all that a drain sees of it.
 //!
-//! A thread that waits looks for overdue leases itself, and sleeps no longer than until some are due (`deadlines`). A renewal to an earlier
-//! moment, K4, rings the threads: under the mutex of D3. K4 first: what the drain reads after D3 is the earlier moment. D3 first: the bell is
-//! found. Tasks are told by the timer.
+//! A thread that waits looks for overdue leases itself, and sleeps no longer than until some are due (`deadlines`): D3 reads that moment, under
+//! the mutex, and leaves it with the bell. Whoever makes it an earlier one rings the threads that would sleep beyond it, under the same mutex:
+//! a renewal, K4; the end of a look, P3, which was put off by P1; and a look that a panic has ended, `LookAgain`. K4, P3 or `LookAgain` first:
+//! D3 reads the earlier moment. D3 first: the bell is found, with the later one. Tasks are told by the timer.
 //!
 //! Cancellation: whoever stops waiting takes its bell out, if it is there, and unpins. Nothing is handed over by a bell, so none can be
 //! lost with it. The hold stays.
@@ -98,6 +99,8 @@ struct Waiting {
     node: usize,
     /// Of a thread; on the scheduler's clock.
     deadline: u64,
+    /// Until when a thread sleeps at most.
+    until: u64,
     bell: Bell,
 }
 
@@ -118,16 +121,25 @@ impl Drains {
         book.last_id
     }
 
-    /// D3. A bell that was left before is answered, to be dropped with the mutex free.
-    fn register<T>(&self, id: u64, node: NonNull<T>, deadline: u64, bell: Bell) -> Option<Bell> {
+    /// D3. `due` says when leases are overdue, and is asked under the mutex. Answers until when a thread sleeps, and a bell that was left
+    /// before, to be dropped with the mutex free.
+    fn register<T>(
+        &self,
+        id: u64,
+        node: NonNull<T>,
+        deadline: u64,
+        bell: Bell,
+        due: impl Fn() -> u64,
+    ) -> (u64, Option<Bell>) {
         let node = node.addr().get();
         let mut book = self.book();
+        let until = deadline.min(due());
         let Some(waiting) = book.waiting.iter_mut().find(|waiting| waiting.id == id) else {
-            book.waiting.push(Waiting { id, node, deadline, bell });
-            return None;
+            book.waiting.push(Waiting { id, node, deadline, until, bell });
+            return (until, None);
         };
-        (waiting.node, waiting.deadline) = (node, deadline);
-        Some(mem::replace(&mut waiting.bell, bell))
+        (waiting.node, waiting.deadline, waiting.until) = (node, deadline, until);
+        (until, Some(mem::replace(&mut waiting.bell, bell)))
     }
 
     /// Whether anybody waits.
@@ -158,10 +170,16 @@ impl Drains {
         self.ring(|waiting| waiting.node == node);
     }
 
-    /// Leases are overdue earlier than the threads that wait may have thought: they look anew.
+    /// Leases are overdue at `moment`, earlier than somebody may have thought: the threads that sleep beyond that look anew. Answers whether
+    /// anybody waits, as a thread or as a task.
     #[cold]
-    pub fn hurry(&self) {
-        self.ring(|waiting| matches!(waiting.bell, Bell::Thread(_)));
+    pub fn hurry(&self, moment: u64) -> bool {
+        let mut anybody = false;
+        self.ring(|waiting| {
+            anybody = true;
+            matches!(waiting.bell, Bell::Thread(_)) && moment < waiting.until
+        });
+        anybody
     }
 
     /// Wakes the threads whose deadline has come, and says when the next one comes.

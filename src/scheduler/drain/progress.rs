@@ -56,6 +56,8 @@ pub struct Drain<R: Resource> {
     fleet: Proven<Fleet<R>>,
     id: u64,
     deadline: u64,
+    /// What the last D3 has answered.
+    until: u64,
 }
 
 /// What is drained.
@@ -98,7 +100,7 @@ impl<R: Resource> Drain<R> {
     pub(super) fn new(core: &Arc<Core<R>>) -> Self {
         let id = core.drains.new_id();
         let fleet = Proven::new(Fleet { left: Vec::new(), undrained: Vec::new() });
-        Drain { core: Arc::clone(core), fleet, id, deadline: NEVER }
+        Drain { core: Arc::clone(core), fleet, id, deadline: NEVER, until: NEVER }
     }
 
     /// One more resource, which the caller has pinned.
@@ -142,7 +144,9 @@ impl<R: Resource> Drain<R> {
         while let Some(&node) = self.fleet.left.last() {
             let mut found = self.look_at(node);
             if matches!(found, Look::Out(_)) {
-                let before = self.core.drains.register(self.id, node, self.deadline, bell());
+                let due = || self.core.next_reap();
+                let (until, before) = self.core.drains.register(self.id, node, self.deadline, bell(), due);
+                self.until = until;
                 drop(before);
                 // D4.
                 found = self.look_at(node);
@@ -177,8 +181,13 @@ impl<R: Resource> Drain<R> {
             if now >= deadline {
                 break;
             }
-            let until = deadline.min(self.core.next_reap());
-            sleeper.sleep((until != NEVER).then(|| Duration::from_nanos(until.saturating_sub(now))));
+            // Not what `next_reap` says by now: that may be later, and whoever makes it earlier again rings only if D3 has left a later one.
+            let until = self.until;
+            // Read again: taking back what was overdue runs code of others, which may take its time.
+            let now = self.core.now();
+            if until > now {
+                sleeper.sleep((until != NEVER).then(|| Duration::from_nanos(until - now)));
+            }
         }
         self.report()
     }

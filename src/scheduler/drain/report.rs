@@ -26,7 +26,7 @@ pub struct Outstanding<K> {
     /// Leases that are out.
     pub in_flight: u32,
     /// Who holds them, the oldest first, if leases are recorded: see [`Builder::max_hold`](crate::Builder::max_hold). Read a moment
-    /// after the number.
+    /// after the number. Not among them, though it is in the number: a unit that was handed to a future which has not been polled since.
     pub holders: Vec<LeaseInfo<K>>,
 }
 

@@ -49,7 +49,8 @@ macro_rules! forms {
 
         #[doc = concat!("As [`", stringify!($kind), "`](Scheduler::", stringify!($kind), "), waiting as a task, on any runtime.")]
         ///
-        #[doc = concat!("See [`", stringify!($future), "`] for what happens when it is dropped.")]
+        #[doc = concat!("See [`", stringify!($future), "`] for what happens when it is dropped. Needs no timer, but to wake when something cools or is overdue:")]
+        /// [`Builder::timer`](crate::Builder::timer).
         #[inline]
         #[track_caller]
         pub fn $wait<$($generic)*>(&self, $($name: $type),*) -> $future<'_, R>

@@ -21,7 +21,8 @@ use crate::{
 
 /// Waits for one lease; made by [`acquire_async`](crate::Scheduler::acquire_async) and by awaiting a [`Request`](crate::Request).
 ///
-/// Does nothing until it is polled, needs no runtime, and may be polled by any. Allocates only if it has to wait.
+/// Takes nothing until it is polled, needs no runtime, and may be polled by any. Allocates only if it has to wait; a filter and the list of
+/// several are allocated when it is made. A key is looked up when it is made, too: what is inserted later under that key is another resource.
 ///
 /// # Cancel safety
 /// May be dropped at any moment. If a lease was already on its way, it goes to the next waiter.

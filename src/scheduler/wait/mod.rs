@@ -4,8 +4,12 @@
 //! |---|---|
 //! | `queue` | who waits, in which order; the gate |
 //! | `waiter` | one who waits: what is handed over, and how he is woken |
-//! | `serve` | a unit looks for a taker; a waiter looks for a unit |
+//! | `serve` | a unit looks for a taker |
+//! | `look` | a waiter looks for a unit |
+//! | `named` | a certain resource is taken, if those who wait leave anything of it |
+//! | `wish` | what is asked for |
 //! | `pending` | one request from its first attempt to its end, for threads and tasks alike |
+//! | `work` | what whoever asks filters has to do for others |
 //! | `filter` | the filter of a waiter, run by whoever returns something |
 //! | `time` | deadlines, cooling, the timekeeper, [`Timer`] |
 //! | `timer` | a timer that is one thread |
@@ -59,16 +63,22 @@
 //! a taker:
 //!
 //! ```text
-//! H1  home lock: gate 0, or known that nobody wants it: give back, done. Not eligible afterwards (held, removed, above a
-//!     lowered limit): give back, done
+//! H1  home lock: gate 0, or known that nobody wants the present value: give back, done. Not eligible afterwards (held, removed, above
+//!     a lowered limit): give back, done
 //! H2  somebody takes anything (a bit of the gate says so): give back and take, in this critical section; on to H4
-//! H3  only filters and names wait: ask them about the present value; nobody: note the ticket, back to H1; somebody: as H2
-//! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it. But if the
-//!     resource was removed, or is held, since the unit was taken: a return, H1; whoever stands here may have asked afterwards
+//! H3  only filters and names wait: ask them about the present value; nobody: note the ticket and the value, back to H1; somebody, or
+//!     a filter that is away: as H2
+//! H4  queue mutex: the first in order whose wish it satisfies leaves the queue; filters are asked outside of it. The filter of
+//!     the next in order is away: the unit is parked there (see "Filters"), done. But if the resource was removed, or is held,
+//!     since the unit was taken: a return, H1; whoever stands here may have asked afterwards
 //! H5  deliver: the waiter's mutex: store the unit, READY, wake. It is gone: on with H4
 //! H6  nobody in H4: home lock: give back if the gate is 0 or still has the ticket of the beginning of H4; else somebody has
-//!     registered since, who may have passed this shard before: on with H4, asking the newcomers only
+//!     registered since, who may have passed this shard before: on with H4, asking the newcomers only. The value that was asked
+//!     about is not the present one: give back and take, in this critical section; on with H4, asking everybody
 //! ```
+//!
+//! Why H1 and H6 look at the value: an update finds a resource that is lent out at its capacity, or in hand, and has nothing to offer. It
+//! is under the same lock: before H1 or H6, and is seen there; or after it, and finds what it may offer.
 //!
 //! Nothing can go wrong between H4 and H5, for the unit is lent already: so nobody who has left the queue ever has to be put
 //! back. That is the reason for taking before searching. Its price: a unit for which the last taker has gone between H2 and H4
@@ -77,10 +87,16 @@
 //! A unit that is handed on leaves its resource's load, and so its rank, as it was. One that is taken on behalf of a waiter from what is
 //! eligible adds to the load; the waiter ranks the resource anew when it picks the unit up.
 //!
-//! The same H4 to H6 serve every other source: an insertion, a batch, an update, a hold or a cooling that ends. There the
-//! change is made first, and then the resource is lent on behalf of whoever wants it, as long as it is eligible. A passer-by may
-//! come first in that moment: strictness holds for returns. Units that are in the hands of a waiter that is cancelled are
-//! returned, which is again H1.
+//! Most often nobody waits but those who take anything, one unit each, and the resource is exclusive and as it was when it was lent. Then H2
+//! leaves heaps and standings alone, for they would be as before, and changes the word and the counts; H4 asks for the first of the line
+//! only (`hand_over`, `hand_to_first`). Whatever is otherwise is seen under the same locks, and goes the long way from the step where it was seen.
+//!
+//! The same H4 to H6 serve every other source. If somebody takes anything, H2 holds for an insertion, an update, a hold and a cooling
+//! that end: the change and the taking are one critical section. Otherwise, and after a batch, the rules of ejection, and an end of
+//! draining for the whole fleet, the change is made first, and then the resource is lent on behalf of whoever wants it, as long as it is
+//! eligible: a passer-by may come first in that moment. So it is for all units but the first of a resource that becomes eligible with
+//! several: how many are wanted only the queue's mutex knows, and what is taken for nobody would be missing elsewhere. Units that are in the hands of a waiter that is cancelled are returned, which is
+//! again H1.
 //!
 //! # Order
 //!
@@ -90,7 +106,8 @@
 //!
 //! `acquire_many` collects. From its first unit on it stands before all others that take anything, so that at most one waiter holds a
 //! part and wants more: no two wait for each other. This is the exception to the bound above: it is before those of a higher class, too,
-//! until it has all. Not before those who want one resource, or have a filter, and come before it in
+//! until it has all. Whoever begins to collect is the first in order of those who take anything. So one of them is overtaken by one collector at
+//! most, which has begun before it came, and by the units that this one lacked then. Not before those who want one resource, or have a filter, and come before it in
 //! order: a sequence of collectors would overtake them for ever.
 //!
 //! ## Parts
@@ -112,10 +129,50 @@
 //!
 //! # Filters
 //!
-//! Asked by whoever has something to offer, outside all locks. While asked, a filter is out of the queue's hands; who comes by
-//! meanwhile marks the waiter *missed* and goes on, and the asker then looks for something for it anew. That look is a
-//! registration anew, with a ticket of its own: who has passed the waiter over may be before his H6, and must search again. A
-//! panic is caught, ends that wait, and goes on in the waiter's own thread or task.
+//! Asked by whoever has something to offer, outside all locks. While asked, a filter is *away*, out of the queue's hands. Whoever comes
+//! to it then, with a unit in hand, can neither ask nor pass it over: its waiter would be overtaken by those behind it, by one unit after
+//! the other. So it leaves the unit there, *parked*, with its search, and has nothing more to do:
+//!
+//! ```text
+//! whoever comes (H4)                           the asker
+//!   F1  queue mutex: the filter is away:         F3  queue mutex: the filter is put back, or its waiter has left; take
+//!       park the unit                                what is parked there
+//!                                                F4  go on with the own unit; then with those, each where its search was
+//! ```
+//!
+//! F1 before F3: the asker takes the unit. F3 before F1: the filter is not away. Each filter that was taken out is put back by the same
+//! asker, once, whatever its answer was, also if it has panicked, and if its waiter has left; so no unit stays parked.
+//!
+//! Others may bring more as long as it asks. It is not kept busy by that for ever, nor does a unit stay parked for longer than it takes to
+//! ask about some that came before it:
+//!
+//! ```text
+//! the asker, after the 16th of them about      the waiter of a filter that was passed over
+//! which it has asked                             F7  queue mutex: a new ticket for all that has passed it over, in
+//!   F5  go on with those that are left, the          the old place; take the filter out. Then N2. The filter is
+//!       oldest first; ask no filter any more         away: whoever brings it back (F3) tells the waiter once more
+//!   F6  where one would have to be asked:
+//!       pass it over; when all is done, and
+//!       back (H6), tell its waiter
+//! ```
+//!
+//! Told after H6, the N2 of F7 sees what was given back. (Told before, it would be a newcomer for H6, to be passed over and told again: two threads
+//! could go on like that for ever if the waiter's was favoured.) What was parked elsewhere meanwhile is still in hand: then F7 makes it a newcomer for
+//! whoever goes on with that. So nothing is lost on such a waiter, but it is overtaken: a filter that takes so
+//! long that others come faster than it answers is at the expense of its own waiter.
+//!
+//! It ends: no unit asks anybody about the same value twice, but for a look's, which begins anew once; and a thread passes over only after 16 units have had answers that were new to them. (Were F7
+//! a new registration for every search, two waiters who look in turn could keep the units that neither of them wants on their way for ever.)
+//!
+//! F4 is also for the rest of the resource, if whoever came has just made it eligible and it has more units: F1 ends that offer.
+//!
+//! A waiter is the first asker of its own filter: it registers with the filter away, for its N2. What it finds there goes to those before
+//! it that want it, or is parked with itself.
+//!
+//! The search for what an N2 has taken, and no other, passes over filters that are away: what it brings was eligible, so they have looked
+//! at it and refused it, or its maker is still in M3, or they look now, and it is as with a passer-by. A look that parked what it finds
+//! would go on looking, and park everything. If nobody takes it, the search begins anew and passes nobody over; so nothing is given back
+//! that one of those has not been asked about. A panic of a filter is caught, ends that wait, and goes on in the waiter's own thread or task.
 //!
 //! # Names
 //!
@@ -149,6 +206,8 @@ mod error;
 mod filter;
 mod forms;
 mod future;
+mod look;
+mod named;
 mod pending;
 mod queue;
 mod request;
@@ -157,12 +216,13 @@ mod stats;
 mod time;
 mod timer;
 mod waiter;
+mod wish;
+mod work;
 
 pub use error::WaitError;
 pub use future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned};
 pub use queue::Gate;
 pub use request::{Matching, One, Request, Several};
-pub use serve::Work;
 pub use stats::WaitStats;
 pub use time::Timer;
 #[cfg(not(any(loom, shuttle)))]
@@ -190,12 +250,16 @@ use crate::{
 pub enum Fairness {
     /// The first waiter that it satisfies, directly: it is never eligible in between. Every waiting form queues behind those
     /// who wait already. A request that is not let into the queue ([`max_waiters`](super::Builder::max_waiters),
-    /// [`shed_late`](super::Builder::shed_late)) takes what is free, as a form that does not wait would. What becomes eligible otherwise,
-    /// by an insertion, an update, the end of a hold or of a rest, is offered to those who wait right after, and a passer-by may come first.
+    /// [`shed_late`](super::Builder::shed_late)) takes what is free, as a form that does not wait would.
+    ///
+    /// What becomes eligible otherwise goes to those who wait as well. If one of them takes anything, no passer-by comes first after an
+    /// insertion, an update, the end of a hold or of a rest; one may after a batch, the end of an ejection by the [rules](crate::Ejection)
+    /// and [`undrain_all`](super::Scheduler::undrain_all), and while all who wait want something certain. Of a resource that becomes eligible
+    /// with several units the first is handed over like that; the others follow one by one, and a passer-by may come between.
     #[default]
     Strict,
-    /// Whoever comes first: it becomes eligible, and the first waiter that it satisfies is woken to try for itself. More gets
-    /// done while threads are slow to wake; no bound on how long one waits.
+    /// Whoever comes first: it becomes eligible, and the first waiter that it satisfies is woken to try for itself. No bound on how long
+    /// one waits.
     Throughput,
 }
 
@@ -296,6 +360,10 @@ impl<R: Resource> Waiters<R> {
     /// Who waits, roughly. See the module header for when that is enough.
     #[inline]
     pub fn gate(&self) -> Gate {
+        // In a build where nobody may wait: what the load costs is counted by the difference (`benches/instructions`).
+        if cfg!(leasehold_gateless) {
+            return Gate::new(0);
+        }
         // Relaxed: ordered by the shard's lock against N1; both outcomes are in the module header.
         Gate::new(self.gate.load(Ordering::Relaxed))
     }
@@ -306,9 +374,20 @@ impl<R: Resource> Waiters<R> {
         QueueGuard::new(queue, &self.gate)
     }
 
+    /// Whether anybody waits, as the mutex knows.
+    pub fn anybody(&self) -> bool {
+        self.queue().waiting() > 0
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> WaitStats {
         self.counts.read()
+    }
+
+    /// What becomes eligible is for those who wait. For the holder of its home's lock.
+    #[inline]
+    pub fn hands_on(&self) -> bool {
+        self.gate().is_open() && self.is_strict()
     }
 
     fn is_strict(&self) -> bool {

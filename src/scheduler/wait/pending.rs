@@ -12,15 +12,14 @@ use std::{
 use super::{
     Newcomer,
     error::WaitError,
-    filter::Filter,
     queue::Left,
-    serve::Work,
     stats::Ending,
     waiter::{GivenUp, Look, Named, Units, Waiter, Want},
+    wish::{Until, Wish},
 };
 use crate::{
     events::EventKind,
-    node::{Node, Standing, quietly},
+    node::{Node, quietly},
     resource::Resource,
     scheduler::{
         acquire::Got,
@@ -31,28 +30,6 @@ use crate::{
     sync::{Arc, Proven, Timestamp},
 };
 
-/// What is asked for.
-pub enum Wish<R: Resource> {
-    Best,
-    Near(u64),
-    /// Pinned until the request ends.
-    Named(Proven<Named<R>>),
-    /// The filter is here before and after the wait.
-    Matching(Option<Filter<R>>),
-    Many(usize),
-    /// Nothing that could be had.
-    Refused(WaitError),
-}
-
-/// How long somebody waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    Never,
-    At(Timestamp),
-    /// From the first attempt on.
-    After(Duration),
-}
-
 enum State<R: Resource> {
     Fresh,
     Waiting(Proven<Arc<Waiter<R>>>),
@@ -60,6 +37,16 @@ enum State<R: Resource> {
 }
 
 type Ended<R> = Result<Units<R>, WaitError>;
+
+/// What has come of the beginning.
+enum Begun<R: Resource> {
+    /// It does not wait.
+    Ended(Ended<R>),
+    /// It waits, and has done nothing that may have ended the wait.
+    Waits,
+    /// It waits, unless what it has found itself was for it.
+    HasLooked,
+}
 
 /// A request. Dropped at any moment, it leaves nothing behind: neither a unit nor a wake-up nor a pin.
 pub struct Pending<C: Deref<Target = Core<R>>, R: Resource> {
@@ -131,9 +118,16 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     /// Waits for one unit, as a task. If nobody waits and something is free, it costs what an acquisition costs that does not wait:
     /// nothing that is made for other wishes is moved through memory.
     pub fn poll_one(&mut self, context: &Context<'_>, got: Got) -> Poll<Result<Lent<R>, WaitError>> {
+        // The usual end of a wait, in short.
+        if let State::Waiting(waiter) = &self.state
+            && let Some(lent) = waiter.take_only()
+        {
+            self.finish(Ending::HandedOff);
+            return Poll::Ready(Ok(lent));
+        }
         let at_once = self.may_take_at_once();
         if at_once {
-            match self.core.lend(got) {
+            match self.core.lend_sampled(got) {
                 Ok(lent) => {
                     self.state = State::Done;
                     return Poll::Ready(Ok(lent));
@@ -157,18 +151,22 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     #[cold]
     fn poll_slowly(&mut self, waker: &Waker, has_tried: bool) -> Poll<Ended<R>> {
         if matches!(self.state, State::Fresh) {
-            let ended = if has_tried { self.register(Some(waker), true) } else { self.begin(Some(waker)) };
-            if let Some(ended) = ended {
-                return Poll::Ready(self.end(ended));
+            let begun = if has_tried { self.register(Some(waker), true) } else { self.begin(Some(waker)) };
+            match begun {
+                Begun::Ended(ended) => return Poll::Ready(self.end(ended)),
+                // It has come with its waker: whoever has ended the wait meanwhile has woken the task.
+                Begun::Waits => return self.poll_in_vain(waker),
+                Begun::HasLooked => {}
             }
         }
-        self.poll_again(waker)
-    }
-
-    fn poll_again(&mut self, waker: &Waker) -> Poll<Ended<R>> {
         if let Some(ended) = self.check(Some(waker)) {
             return Poll::Ready(self.end(ended));
         }
+        self.poll_in_vain(waker)
+    }
+
+    /// It has not ended. But what is due may end it, or its deadline.
+    fn poll_in_vain(&mut self, waker: &Waker) -> Poll<Ended<R>> {
         if self.core.catch_up()
             && let Some(ended) = self.check(Some(waker))
         {
@@ -184,7 +182,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
 
     /// Waits, as a thread.
     pub fn wait(mut self) -> Ended<R> {
-        if let Some(ended) = self.begin(None) {
+        if let Begun::Ended(ended) = self.begin(None) {
             return self.end(ended);
         }
         loop {
@@ -225,7 +223,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn try_now(&mut self) -> Result<Units<R>, Option<WaitError>> {
         let core = &*self.core;
         let lent = match &mut self.wish {
-            Wish::Best => core.lend(Got::Nowhere),
+            Wish::Best => core.lend_sampled(Got::Nowhere),
             Wish::Near(hash) => core.lend_by_affinity(*hash),
             Wish::Matching(filter) => {
                 let filter = filter.as_mut().expect("it is here before the wait");
@@ -233,13 +231,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
             Wish::Named(named) => {
                 open(core).map_err(unless_none)?;
-                let mut taken = core.take_named(named.node());
-                if taken.as_ref().is_err_and(|state| state.standing() == Standing::AtCapacity)
-                    && core.reap_for_more()
-                {
-                    taken = core.take_named(named.node());
-                }
-                return taken
+                core.thaw_due();
+                return core
+                    .take_named_or_reap(named.node())
                     .map(Units::one)
                     .map_err(|state| state.is_removed().then_some(WaitError::NotFound));
             }
@@ -255,15 +249,15 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         lent.map(Units::one).map_err(unless_none)
     }
 
-    /// The first attempt; if it is in vain, N1 and N2. `None`: it waits.
+    /// The first attempt; if it is in vain, N1 and N2.
     #[inline]
-    fn begin(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+    fn begin(&mut self, waker: Option<&Waker>) -> Begun<R> {
         // Nobody overtakes those who wait already, but in a race to read this word.
         let tries = self.core.waiters.gate().is_free() || !self.core.waiters.is_strict();
         if tries || matches!(self.wish, Wish::Refused(_)) {
             match self.try_now() {
-                Ok(units) => return Some(Ok(units)),
-                Err(Some(error)) => return Some(Err(error)),
+                Ok(units) => return Begun::Ended(Ok(units)),
+                Err(Some(error)) => return Begun::Ended(Err(error)),
                 Err(None) => {}
             }
         }
@@ -271,7 +265,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     }
 
     #[cold]
-    fn register(&mut self, waker: Option<&Waker>, has_tried: bool) -> Option<Ended<R>> {
+    fn register(&mut self, waker: Option<&Waker>, has_tried: bool) -> Begun<R> {
         let core = &*self.core;
         let now = core.now();
         let deadline = match self.until {
@@ -285,7 +279,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             Wish::Near(hash) => Want::Near(*hash),
             Wish::Named(named) => Want::Named(**named),
             Wish::Matching(_) => Want::Matching,
-            Wish::Many(0) => return Some(Ok(Units::none())),
+            Wish::Many(0) => return Begun::Ended(Ok(Units::none())),
             Wish::Many(1) => Want::Best,
             Wish::Many(count) => Want::Many(*count),
             Wish::Refused(_) => unreachable!("it was not let in"),
@@ -297,35 +291,43 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             now,
             deadline,
             rests_until: (core.waiters.rules.shed_late && deadline != NEVER)
-                .then(|| core.rests_beyond(deadline))
+                .then(|| match &want {
+                    Want::Named(named) => core.rests_alone_beyond(named.node(), deadline),
+                    _ => core.rests_beyond(deadline),
+                })
                 .flatten(),
         };
         // Before the mutex is taken: user code, and an allocation.
         let mut waiter = Arc::new(Waiter::new(want, deadline, now, waker.cloned()));
-        let looks = {
+        let (looks, untold) = {
             let mut queue = core.waiters.queue();
             if queue.is_closed {
-                return Some(Err(WaitError::Closed));
+                return Begun::Ended(Err(WaitError::Closed));
             }
             let refusal = core.waiters.rules.refuse(&mut queue, &newcomer);
             if let Some(refusal) = refusal {
                 drop(queue);
-                return Some(self.turn_away(refusal, has_tried));
+                return Begun::Ended(self.turn_away(refusal, has_tried));
             }
             if newcomer.takes_any && queue.is_open_empty() {
                 queue.pace.start(now);
             }
             Arc::get_mut(&mut waiter).expect("nobody else has it yet").order = queue.arrive(self.class);
-            queue.insert(&waiter, take_filter(&mut self.wish))
+            (queue.insert(&waiter), queue.forget_lost_calls(now))
         };
+        // At once: from here on, whatever happens, somebody has to take it out again.
+        self.state = State::Waiting(Proven::new(waiter));
         core.waiters.counts.began();
         core.tell(EventKind::WaitStarted, self.named());
-        self.state = State::Waiting(Proven::new(Arc::clone(&waiter)));
         if looks {
+            let waiter = Arc::clone(self.waiter());
             self.look_for(&waiter);
         }
-        self.core.tell_time(&waiter);
-        None
+        self.core.tell_time(self.waiter());
+        if let Some(untold) = untold.filter(|&moment| moment != NEVER) {
+            self.core.alarm(untold);
+        }
+        if looks { Begun::HasLooked } else { Begun::Waits }
     }
 
     /// It is not let in. What nobody who waits has wanted may be free all the same: it is had as by a passer-by.
@@ -346,33 +348,57 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         Err(refusal)
     }
 
-    fn look_for(&self, waiter: &Arc<Waiter<R>>) {
-        let mut work = Work::new();
-        self.core.look_for(waiter, &mut work);
-        self.core.run(work);
+    fn look_for(&mut self, waiter: &Arc<Waiter<R>>) {
+        let filter = self.wish.take_filter();
+        self.core.look_for(waiter, filter);
     }
 
     /// Whether the wait has ended; if not, the waker is left.
     fn check(&mut self, waker: Option<&Waker>) -> Option<Ended<R>> {
+        let mut has_looked = false;
         loop {
             let waiter = self.waiter();
             let found = match waker {
                 Some(waker) => waiter.look_or_leave(waker),
                 None => waiter.look(),
             };
-            if matches!(found, Look::Waiting) {
-                return None;
+            match found {
+                Look::Waiting => return None,
+                Look::Overlooked if has_looked => {
+                    // It comes back to that: others are to keep it neither from its deadline nor, if it is a task, from giving way.
+                    waiter.overlook();
+                    if let Some(waker) = waker {
+                        waker.wake_by_ref();
+                    }
+                    return None;
+                }
+                Look::Overlooked => {
+                    has_looked = true;
+                    self.look_anew();
+                }
+                found => {
+                    if let Some(ended) = self.hear(found, waker) {
+                        return Some(ended);
+                    }
+                }
             }
-            if let Some(ended) = self.hear(found, waker) {
-                return Some(ended);
-            }
+        }
+    }
+
+    /// F7.
+    #[cold]
+    fn look_anew(&mut self) {
+        let waiter = Arc::clone(self.waiter());
+        let filter = self.core.waiters.queue().look_anew(&waiter);
+        if filter.is_some() {
+            self.core.look_for(&waiter, filter);
         }
     }
 
     /// What was found ends the wait, or after a nudge in vain does not.
     fn hear(&mut self, found: Look<R>, waker: Option<&Waker>) -> Option<Ended<R>> {
         let ended = match found {
-            Look::Waiting => return None,
+            Look::Waiting | Look::Overlooked => return None,
             Look::Ready(units) => Ok(units),
             Look::Failed(error) => Err(error),
             Look::Panicked(payload) => self.go_on_panicking(payload),
@@ -430,7 +456,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                         let _ = waiter.give_up();
                         return Some(Err(WaitError::Closed));
                     }
-                    queue.insert(&waiter, take_filter(&mut self.wish));
+                    queue.insert(&waiter);
                 }
                 self.look_for(&waiter);
                 self.core.tell_time(&waiter);
@@ -493,11 +519,13 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     fn finish(&mut self, ending: Ending) {
         let State::Waiting(waiter) = mem::replace(&mut self.state, State::Done) else { return };
         let core = &*self.core;
-        if ending == Ending::HandedOff {
-            // A clock that panics does not make it one fewer.
-            let now = quietly(|| core.now()).unwrap_or(waiter.since);
-            let waited = now.saturating_sub(waiter.since);
-            // Before the end is counted: see `Counts::ended`.
+        // A clock that panics does not make it one fewer.
+        let now = quietly(|| core.now()).unwrap_or(waiter.since);
+        let waited = now.saturating_sub(waiter.since);
+        // Before the end is counted: see `Counts::ended`.
+        if ending != Ending::HandedOff {
+            core.waiters.counts.waited_in_vain(waited);
+        } else {
             core.waiters.counts.took(waited);
             #[cfg(feature = "telemetry")]
             if let Some(meters) = &core.meters
@@ -565,10 +593,6 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
     }
 }
 
-fn take_filter<R: Resource>(wish: &mut Wish<R>) -> Option<Filter<R>> {
-    if let Wish::Matching(filter) = wish { filter.take() } else { None }
-}
-
 fn unless_none(error: AcquireError) -> Option<WaitError> {
     match error {
         AcquireError::NoneEligible(_) => None,
@@ -587,7 +611,7 @@ fn try_many<R: Resource>(core: &Core<R>, count: usize) -> Result<Units<R>, Optio
     }
     let mut taken = Taken(core, Units::none());
     for _ in 0..count {
-        let lent: Lent<R> = core.lend(Got::Nowhere).map_err(unless_none)?;
+        let lent: Lent<R> = core.lend_sampled(Got::Nowhere).map_err(unless_none)?;
         taken.1.push(lent);
     }
     Ok(mem::replace(&mut taken.1, Units::none()))

@@ -60,18 +60,60 @@ struct Known {
 
 impl Known {
     fn of<R: Resource>(waiter: &Waiter<R>) -> Self {
-        Known { deadline: waiter.deadline, units: waiter.count() as u64, is_thread: waiter.is_thread }
+        let units = (waiter.count() as u64).min(MOST);
+        Known { deadline: waiter.deadline, units, is_thread: waiter.is_thread }
+    }
+}
+
+/// Units of one waiter that are counted: so many more than any fleet has that the rest says nothing, and sums cannot overflow.
+const MOST: u64 = u32::MAX as u64;
+
+/// What those in `open` want who are of one class.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    waiters: u64,
+    units: u64,
+}
+
+impl Wanted {
+    /// At least so many units are before one that passes the last `passed` arrivals.
+    fn but_for(self, passed: u64) -> u64 {
+        // What each of those it passes wants is not known: maybe all of them several, and the rest one each.
+        if passed == 0 { self.units } else { self.waiters.saturating_sub(passed) }
     }
 }
 
 /// Has a filter.
 struct Picky<R: Resource> {
     waiter: Arc<Waiter<R>>,
-    /// Not here while it is asked.
+    /// Not here while it is asked, and during the waiter's own look.
     filter: Option<Filter<R>>,
-    /// Somebody came by meanwhile.
-    missed: bool,
+    /// F7: its waiter wants it for a look, and it was not here.
+    is_asked_for: bool,
+    /// Of its registration.
     ticket: u64,
+    /// Of the last F7; 0 if there was none.
+    anew: u64,
+}
+
+/// A unit whose search has come to a filter that is away: whoever brings that back goes on with it.
+struct Parked<R: Resource> {
+    at: Order,
+    lent: Lent<R>,
+    search: Search,
+}
+
+/// A unit that looks for a taker, and how far it has got.
+pub type InHand<R> = (Lent<R>, Search);
+
+/// What whoever brings a filter back has to do.
+pub struct Brought<R: Resource> {
+    /// Its waiter has left, and is to have it.
+    pub left: Option<Filter<R>>,
+    /// To go on with.
+    pub parked: Vec<InHand<R>>,
+    /// The waiter is to be told that it may look.
+    pub is_asked_for: bool,
 }
 
 /// A waiter that has left the queue, with its filter if that was there.
@@ -85,6 +127,8 @@ pub struct Queue<R: Resource> {
     /// By the node's address.
     keyed: BTreeMap<(usize, Order), Arc<Waiter<R>>>,
     picky: BTreeMap<Order, Picky<R>>,
+    /// In no order. Of filters that are away, also if their waiters have left meanwhile.
+    parked: Vec<Parked<R>>,
     /// How many of `open` and `collector` are settled.
     settled: usize,
     /// Of the latest registration.
@@ -94,9 +138,9 @@ pub struct Queue<R: Resource> {
     len: usize,
     /// Those who were woken to try for themselves, and may come back.
     away: usize,
-    /// Units that those want who take anything, by class; as many as the highest that there was. Whoever waits for a certain resource
-    /// keeps nobody from another one.
-    classes: Vec<u64>,
+    /// What those in `open` want, by class; as many as the highest that there was. Whoever waits for a certain resource keeps nobody
+    /// from another one.
+    classes: Vec<Wanted>,
     pub is_closed: bool,
     /// Tasks: somebody else must look after their time. Threads do so themselves.
     task_deadlines: BTreeMap<(u64, Order), Arc<Waiter<R>>>,
@@ -121,6 +165,7 @@ impl<R: Resource> Queue<R> {
             collector: None,
             keyed: BTreeMap::new(),
             picky: BTreeMap::new(),
+            parked: Vec::new(),
             settled: 0,
             ticket: 0,
             arrivals: 0,
@@ -162,15 +207,18 @@ impl<R: Resource> Queue<R> {
     }
 
     /// Units that those take, whatever they are, who stand before one that arrives now in this class: at least so many. Of the classes
-    /// below, those who arrived last stand behind it, and of these there are no more than make up for the difference.
+    /// below, those who arrived last stand behind it, and of these there are no more than make up for the difference. Whoever collects
+    /// stands before every class, and takes what it lacks.
     pub fn ahead_of(&self, class: u8) -> u64 {
         let class = usize::from(class);
-        let (below, above) = self.classes.split_at(class.min(self.classes.len()));
-        let below = below
-            .iter()
-            .enumerate()
-            .map(|(other, &units)| units.saturating_sub((class - other) as u64 * u64::from(self.ageing)));
-        above.iter().sum::<u64>().saturating_add(below.sum())
+        let in_line: u64 = (0..)
+            .zip(&self.classes)
+            .map(|(other, wanted)| {
+                wanted.but_for(class.saturating_sub(other) as u64 * u64::from(self.ageing))
+            })
+            .sum();
+        let lacks = self.collector.as_ref().map_or(0, |open| open.missing as u64);
+        in_line.saturating_add(lacks)
     }
 
     /// The place of one that arrives now.
@@ -179,8 +227,8 @@ impl<R: Resource> Queue<R> {
         Order::new(self.arrivals, class, self.ageing)
     }
 
-    /// N1. Answers whether it has to look for itself.
-    pub fn insert(&mut self, waiter: &Arc<Waiter<R>>, filter: Option<Filter<R>>) -> bool {
+    /// N1. Answers whether it has to look for itself. If it has a filter, that is away at first: for this look.
+    pub fn insert(&mut self, waiter: &Arc<Waiter<R>>) -> bool {
         self.ticket += 1;
         let order = waiter.order;
         let mut looks = true;
@@ -191,27 +239,42 @@ impl<R: Resource> Queue<R> {
                 looks = !settled;
                 self.settled += usize::from(settled);
                 let (waiter, missing) = (Arc::clone(waiter), waiter.count());
-                self.count(order.class(), missing as u64);
-                let open = Open { known: Known::of(&waiter), waiter, settled, missing };
-                self.open.insert(order, open);
+                self.join(Open { known: Known::of(&waiter), waiter, settled, missing });
             }
             Want::Named(named) => {
                 self.keyed.insert((named.address(), order), Arc::clone(waiter));
             }
             Want::Matching => {
                 let waiter = Arc::clone(waiter);
-                self.picky.insert(order, Picky { waiter, filter, missed: false, ticket: self.ticket });
+                let ticket = self.ticket;
+                self.picky
+                    .insert(order, Picky { waiter, filter: None, is_asked_for: false, ticket, anew: 0 });
             }
         }
         self.enrol(waiter);
         looks
     }
 
-    fn count(&mut self, class: usize, units: u64) {
-        if class >= self.classes.len() {
-            self.classes.resize(class + 1, 0);
+    /// It stands in its own place among those who take anything.
+    fn join(&mut self, open: Open<R>) {
+        let order = open.waiter.order;
+        if order.class() >= self.classes.len() {
+            self.classes.resize(order.class() + 1, Wanted::default());
         }
-        self.classes[class] += units;
+        let wanted = &mut self.classes[order.class()];
+        wanted.waiters += 1;
+        wanted.units += open.known.units;
+        self.open.insert(order, open);
+    }
+
+    /// It does not any more.
+    #[inline]
+    fn step_out(&mut self, order: Order) -> Option<Open<R>> {
+        let open = self.open.remove(order)?;
+        let wanted = &mut self.classes[order.class()];
+        wanted.waiters -= 1;
+        wanted.units -= open.known.units;
+        Some(open)
     }
 
     fn enrol(&mut self, waiter: &Arc<Waiter<R>>) {
@@ -268,13 +331,11 @@ impl<R: Resource> Queue<R> {
         let (order, known, left) = match place {
             Place::Collector => {
                 let open = self.collector.take()?;
-                self.classes[open.waiter.order.class()] -= open.known.units;
                 self.settled -= usize::from(open.settled);
                 (open.waiter.order, open.known, (open.waiter, None))
             }
             Place::Open(order) => {
-                let open = self.open.remove(order)?;
-                self.classes[order.class()] -= open.known.units;
+                let open = self.step_out(order)?;
                 self.settled -= usize::from(open.settled);
                 (order, open.known, (open.waiter, None))
             }
@@ -306,13 +367,7 @@ impl<R: Resource> Queue<R> {
             first = Some((order, Place::Keyed(node, order)));
         }
         let bound = first.map_or(Order::LAST, |(order, _)| order);
-        // Not from the first one on: all that were asked before would be passed over again each time. One that has said yes may
-        // be among them, if it was being asked by others when its turn came.
-        let accepted = search.accepted.filter(|&order| order <= search.cursor && order < bound);
-        let accepted = accepted.and_then(|order| self.picky.get_key_value(&order));
-        if let Some((&order, Picky { filter: Some(_), .. })) = accepted {
-            return Next::Taker(Place::Picky(order));
-        }
+        // Not from the first one on: all that were asked before would be passed over again each time.
         if search.cursor >= bound {
             return first.map_or(Next::Nobody, |(_, place)| Next::Taker(place));
         }
@@ -323,12 +378,14 @@ impl<R: Resource> Queue<R> {
                 self.passed += 1;
             }
             let accepted = search.accepted == Some(order);
-            if !accepted && picky.ticket <= search.since {
+            if !accepted && !search.is_new(order, picky.ticket, picky.anew) {
                 continue;
             }
             if picky.filter.is_none() {
-                picky.missed = true;
-                continue;
+                if search.passes && !accepted {
+                    continue;
+                }
+                return Next::Away(order);
             }
             if accepted {
                 return Next::Taker(Place::Picky(order));
@@ -337,6 +394,22 @@ impl<R: Resource> Queue<R> {
             return Next::Ask(Arc::clone(&picky.waiter), filter);
         }
         first.map_or(Next::Nobody, |(_, place)| Next::Taker(place))
+    }
+
+    /// As [`next`](Self::next) and [`claim`](Self::claim), if nobody waits but those who take anything, and the first wants one unit.
+    pub fn claim_first(&mut self) -> Option<Arc<Waiter<R>>> {
+        if self.collector.is_some() || !self.keyed.is_empty() || !self.picky.is_empty() {
+            return None;
+        }
+        let order = self.open.first()?;
+        if self.open.get(order).is_none_or(|open| open.known.units > 1) {
+            return None;
+        }
+        // As `take`.
+        let open = self.step_out(order)?;
+        self.settled -= usize::from(open.settled);
+        self.strike(order, open.known);
+        Some(open.waiter)
     }
 
     /// Whether whoever stands there wants several units.
@@ -354,7 +427,7 @@ impl<R: Resource> Queue<R> {
             && self.open.get(order).is_some_and(|open| open.missing > 1)
         {
             debug_assert!(self.collector.is_none(), "one collects at a time");
-            self.collector = self.open.remove(order);
+            self.collector = self.step_out(order);
             return self.collect();
         }
         if let (Place::Collector, Some(open)) = (place, &self.collector)
@@ -371,29 +444,54 @@ impl<R: Resource> Queue<R> {
         (Arc::clone(&open.waiter), None)
     }
 
-    /// Takes the filter of a waiter out to look for something: a registration anew, because whoever has passed it over while it
-    /// was being asked may be about to give back what it wants. `None` if the waiter has left, or is being asked, and then
-    /// will hear of it.
-    pub fn take_filter(&mut self, order: Order) -> Option<Filter<R>> {
-        let picky = self.picky.get_mut(&order)?;
+    /// Leaves a unit with a filter that is away.
+    pub fn park(&mut self, at: Order, lent: Lent<R>, search: Search) {
+        self.parked.push(Parked { at, lent, search });
+    }
+
+    /// The filter that was taken out comes back. It is answered if its waiter has left; and what was left with it, in any case.
+    pub fn put_filter(&mut self, order: Order, filter: Filter<R>) -> Brought<R> {
+        let (left, is_asked_for) = match self.picky.get_mut(&order) {
+            Some(picky) => {
+                picky.filter = Some(filter);
+                (None, std::mem::take(&mut picky.is_asked_for))
+            }
+            None => (Some(filter), false),
+        };
+        Brought { left, parked: self.unpark(order), is_asked_for }
+    }
+
+    /// A filter that was taken out comes back under the same lock: nobody has missed it.
+    pub fn keep_filter(&mut self, order: Order, filter: Filter<R>) {
+        self.picky.get_mut(&order).expect("found under the same lock").filter = Some(filter);
+    }
+
+    /// F7: a waiter registers anew, in its own place, for what has passed it over, and takes its filter out for a look. If that is away, it will be told when it is
+    /// back; if the waiter has left, it has nothing to look for.
+    pub fn look_anew(&mut self, waiter: &Waiter<R>) -> Option<Filter<R>> {
+        let picky = self.picky.get_mut(&waiter.order)?;
         let filter = picky.filter.take();
-        picky.missed = filter.is_none();
-        if filter.is_some() {
-            self.ticket += 1;
-            picky.ticket = self.ticket;
+        match &filter {
+            Some(_) => {
+                self.ticket += 1;
+                picky.anew = self.ticket;
+            }
+            None => picky.is_asked_for = true,
         }
         filter
     }
 
-    /// Puts a filter back. `Ok(true)`: somebody came by meanwhile. The filter comes back if its waiter has left.
-    pub fn put_filter(&mut self, order: Order, filter: Filter<R>) -> Result<bool, Filter<R>> {
-        match self.picky.get_mut(&order) {
-            Some(picky) => {
-                picky.filter = Some(filter);
-                Ok(std::mem::take(&mut picky.missed))
-            }
-            None => Err(filter),
-        }
+    /// What was left with a filter.
+    pub fn unpark(&mut self, order: Order) -> Vec<InHand<R>> {
+        let parked = self.parked.extract_if(.., |parked| parked.at == order);
+        parked.map(|Parked { lent, search, .. }| (lent, search)).collect()
+    }
+
+    /// Whether it waits, and nothing that it has said yes to is left with its filter.
+    pub fn still_looks(&self, waiter: &Waiter<R>) -> bool {
+        let order = waiter.order;
+        let accepted = |parked: &Parked<R>| parked.at == order && parked.search.accepted == Some(order);
+        self.contains(waiter) && !self.parked.iter().any(accepted)
     }
 
     /// It has looked everywhere, and there was nothing.
@@ -418,7 +516,7 @@ impl<R: Resource> Queue<R> {
             && let Some(open) = self.collector.take()
         {
             // It has nothing, and nothing is on its way: it stands in its own place again.
-            self.open.insert(open.waiter.order, open);
+            self.join(open);
         }
         parts
     }

@@ -13,8 +13,9 @@ use super::{
     error::WaitError,
     filter::Filter,
     future::{Acquire, AcquireMany, AcquireManyOwned, AcquireOwned, leases},
-    pending::{Pending, Until, Wish},
+    pending::Pending,
     waiter::Named,
+    wish::{Until, Wish},
 };
 use crate::{
     DefaultHashBuilder,
@@ -84,13 +85,16 @@ impl<'s, R: Resource, S, K> Request<'s, R, S, K> {
         self
     }
 
-    /// How long it waits at most, from the first attempt on.
+    /// How long it waits at most, from the first attempt on. A unit that has arrived by then is taken, though the time is up.
+    ///
+    /// A thread wakes by itself. A task is woken for this by the scheduler's [timer](crate::Builder::timer), by a thread that waits as well, or by whoever calls
+    /// [`tick`](Scheduler::tick): without any of these put the runtime's own time-out around it, which loses nothing.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.pending.until = Until::After(timeout);
         self
     }
 
-    /// Until when it waits at most, on the scheduler's clock. [`Timestamp::MAX`] means that it waits without a limit.
+    /// Until when it waits at most, on the scheduler's clock: as [`timeout`](Self::timeout). [`Timestamp::MAX`] means that it waits without a limit.
     pub fn deadline(mut self, deadline: Timestamp) -> Self {
         self.pending.until = Until::At(deadline);
         self
@@ -142,7 +146,13 @@ impl<'s, R: Resource, S: BuildHasher> Request<'s, R, S> {
     ///
     /// # Callbacks
     /// While the request waits, the filter is run by whoever has something to offer: in other threads, inside their returns, but
-    /// outside every lock. It should be quick. If it panics, the wait is over, and the panic goes on where the request is waited for.
+    /// outside every lock. If it panics, the wait is over, and the panic goes on where the request is waited for.
+    ///
+    /// It should be quick. Whoever comes while it is asked leaves his unit there, lent to nobody and eligible for nobody, to be gone on with by
+    /// the one who asks. That one goes on like that with 16 units of others; where a filter would have to be asked about more, it is passed
+    /// over: its request looks for itself then, in its own thread or when it is polled, and may be overtaken by those behind it. So a return
+    /// takes as long as each filter before its taker needs for its own unit and for 16 more, at most, and for as many requests as come
+    /// meanwhile; a unit is withheld for no longer than that.
     pub fn matching<F: FnMut(&R) -> bool + Send>(self, accepts: F) -> Request<'s, R, S, Matching<F>> {
         Request { scheduler: self.scheduler, pending: self.pending, kind: Matching(accepts) }
     }

@@ -1,27 +1,28 @@
-//! A unit looks for a taker; a waiter looks for a unit. Steps H1 to H6 and N2 of the module header.
+//! A unit looks for a taker. Steps H1 to H6 of the module header.
 
-use std::{any::Any, panic::AssertUnwindSafe, panic::catch_unwind, ptr::NonNull};
+use std::{any::Any, ptr::NonNull};
 
 use super::{
     error::WaitError,
     filter::Filter,
-    queue::{Left, Next, Search},
-    waiter::{Named, Units, Waiter, Want},
+    queue::{Brought, Gate, Left, Next, Order, QueueGuard, Search},
+    waiter::{Named, Units, Waiter},
+    work::{Came, Work},
 };
 use crate::{
-    node::{Hold, Node, Standing, State, Value, quietly},
+    node::{Hold, Node, State, Value, quietly},
     resource::Resource,
-    scheduler::{core::Core, error::AcquireError, held::Held, returning::Load},
-    shard::{Count, Lent, NEVER, Pin, Shard},
-    strategy::ShardView,
+    scheduler::{
+        core::Core,
+        held::{Held, node_of},
+        returning::Load,
+    },
+    shard::{Count, Lent, Locked, Pin},
     sync::Arc,
 };
 
-/// Waiters that were passed over while their filter was being asked, and have to look for themselves.
-pub struct Work<R: Resource>(Vec<Arc<Waiter<R>>>);
-
 /// What a search has found.
-enum Found<R: Resource> {
+enum Found<'q, R: Resource> {
     /// This one has left the queue for the unit, or collects it.
     Claimed(Left<R>),
     /// Somebody would take it.
@@ -30,6 +31,8 @@ enum Found<R: Resource> {
     Nobody(u64),
     /// The resource was removed, or is held, since the unit was taken: it is not to be handed over.
     Withheld,
+    /// The filter of this one is away: the unit is to be left there, before the mutex is free.
+    Away(QueueGuard<'q, R>, Order),
 }
 
 /// What a search is for.
@@ -47,12 +50,6 @@ fn address<R: Resource>(node: &Node<R>) -> usize {
     std::ptr::from_ref(node).addr()
 }
 
-#[allow(unsafe_code)]
-fn node_of<R: Resource>(lent: &Lent<R>) -> &Node<R> {
-    // SAFETY: rule 5 of `node`: the unit keeps it.
-    unsafe { lent.node.as_ref() }
-}
-
 /// What drains or was removed is not to be kept by one who waits for more.
 fn is_leaving(state: State) -> bool {
     state.is_held(Hold::Draining) || state.is_removed()
@@ -67,14 +64,14 @@ impl<R: Resource> Core<R> {
     // A unit looks for a taker.
 
     /// H4. Asks filters about `value`, which the caller keeps alive.
-    fn search(
-        &self,
+    fn search<'q>(
+        &'q self,
         node: &Node<R>,
         value: &Value<R>,
         search: &mut Search,
         aim: Aim,
         work: &mut Work<R>,
-    ) -> Found<R> {
+    ) -> Found<'q, R> {
         search.about(std::ptr::from_ref(value).addr());
         // Read before the mutex is taken: the clock is user code.
         let now =
@@ -82,8 +79,12 @@ impl<R: Resource> Core<R> {
         loop {
             let mut queue = self.waiters.queue();
             let known = search.knows_until(queue.ticket);
-            let (waiter, mut filter) = match queue.next(address(node), search) {
+            let next = queue.next(address(node), search);
+            let (waiter, mut filter) = match next {
                 Next::Nobody => return Found::Nobody(known),
+                Next::Away(order) if aim == Aim::Claim => return Found::Away(queue, order),
+                // It may want it. Of two that wait, one that is being asked about something else is not overtaken.
+                Next::Away(_) => return Found::Wanted,
                 Next::Taker(_) if aim == Aim::Look => return Found::Wanted,
                 Next::Taker(place) if aim == Aim::Nudge && queue.collects_at(place) => return Found::Wanted,
                 // Whoever is found here may have asked after a removal or a hold that had returned by then. It has registered under this
@@ -102,6 +103,14 @@ impl<R: Resource> Core<R> {
                     }
                     return Found::Claimed(queue.claim(place));
                 }
+                Next::Ask(waiter, filter) if !work.may_ask() => {
+                    // F6.
+                    queue.keep_filter(waiter.order, filter);
+                    drop(queue);
+                    search.passes_over(waiter.order);
+                    work.pass_over(waiter);
+                    continue;
+                }
                 Next::Ask(waiter, filter) => (waiter, filter),
             };
             drop(queue);
@@ -109,36 +118,43 @@ impl<R: Resource> Core<R> {
             match answer {
                 Ok(yes) => {
                     search.answered(waiter.order, yes);
-                    if self.put_filter(&waiter, filter) {
-                        work.0.push(waiter);
-                    }
+                    self.put_filter(&waiter, filter, work);
                 }
                 Err(payload) => {
                     search.answered(waiter.order, false);
-                    self.fail_panicking(&waiter, payload, Some(filter));
+                    self.fail_panicking(&waiter, payload, Some(filter), work);
                 }
             }
         }
     }
 
-    /// Puts a filter back. Answers whether somebody came by meanwhile.
-    fn put_filter(&self, waiter: &Waiter<R>, filter: Filter<R>) -> bool {
-        let put = self.waiters.queue().put_filter(waiter.order, filter);
-        put.unwrap_or_else(|filter| {
+    /// Puts a filter back, and goes on with what was left with it.
+    pub fn put_filter(&self, waiter: &Waiter<R>, filter: Filter<R>, work: &mut Work<R>) {
+        let Brought { left, parked, is_asked_for } = self.waiters.queue().put_filter(waiter.order, filter);
+        work.add(parked);
+        if let Some(filter) = left {
             waiter.hand_back(filter);
-            false
-        })
+        }
+        if is_asked_for {
+            // F7.
+            waiter.overlook();
+        }
     }
 
-    /// Ends a wait by a panic of its own user code.
-    fn fail_panicking(
+    /// Ends a wait by a panic of its own user code. The filter, if that was away.
+    pub fn fail_panicking(
         &self,
         waiter: &Arc<Waiter<R>>,
         payload: Box<dyn Any + Send>,
         filter: Option<Filter<R>>,
+        work: &mut Work<R>,
     ) {
         // Whoever else has taken it out ends it, and the panic goes unheard.
-        let left = self.waiters.queue().remove(waiter);
+        let (left, parked) = {
+            let mut queue = self.waiters.queue();
+            (queue.remove(waiter), queue.unpark(waiter.order))
+        };
+        work.add(parked);
         match left {
             Some((_, kept)) => self.free(waiter.fail_panicking(payload, filter.or(kept))),
             None => {
@@ -165,9 +181,29 @@ impl<R: Resource> Core<R> {
         let _ = quietly(|| self.end(&held, None, None));
     }
 
-    /// H4 to H6: a unit in hand goes to whoever wants it, or back.
+    /// H4 to H6: a unit in hand goes to whoever wants it, or back; and so do those that are left with the filters that it asks. Answers
+    /// what has become of the first.
+    pub fn offer(&self, lent: Lent<R>, search: Search) -> Came {
+        let mut work = Work::new();
+        let came = self.offer_one(lent, search, &mut work);
+        self.run(work);
+        came
+    }
+
+    /// F4 and F5.
     #[allow(unsafe_code)]
-    fn offer(&self, mut lent: Lent<R>, mut search: Search, work: &mut Work<R>) {
+    pub fn run(&self, mut work: Work<R>) {
+        while let Some((lent, search)) = work.next() {
+            let (guard, node) = (self.pin(), lent.node);
+            if self.offer_one(lent, search, &mut work) == Came::Taken {
+                // Whoever has parked it has left the rest of its resource to us, too. SAFETY: the guard is older than its return.
+                self.offer_free(unsafe { node.as_ref() }, &guard, &mut work);
+            }
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn offer_one(&self, mut lent: Lent<R>, mut search: Search, work: &mut Work<R>) -> Came {
         loop {
             // SAFETY: rules 5 and 6 of `node`: the unit keeps both; `lent` goes to nobody before the last use.
             let (node, value) = unsafe { (lent.node.as_ref(), lent.value.as_ref()) };
@@ -182,19 +218,28 @@ impl<R: Resource> Core<R> {
                                 drop(guard);
                                 self.take_parts_back();
                             }
-                            return;
+                            return Came::Taken;
                         }
                         Err(back) => lent = back,
                     }
                 }
+                // Its finder is gone: now as any other.
+                Found::Nobody(_) if search.stops_passing() => {}
                 Found::Nobody(ticket) => {
-                    if self.give_back_unless(&lent, ticket) {
-                        return;
+                    if self.give_back_unless(&mut lent, ticket) {
+                        return Came::Back;
                     }
                     search.nobody_until(ticket);
                 }
                 // As any other return: the hold may be gone by now, and somebody wait.
-                Found::Withheld => return self.give_up(&lent),
+                Found::Withheld => {
+                    self.give_up(&lent);
+                    return Came::Back;
+                }
+                Found::Away(mut queue, order) => {
+                    queue.park(order, lent, search);
+                    return Came::Parked;
+                }
                 Found::Wanted => unreachable!("claimed"),
             }
         }
@@ -211,21 +256,77 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// H6: gives the unit back unless somebody has registered since the ticket.
-    fn give_back_unless(&self, lent: &Lent<R>, ticket: u64) -> bool {
+    /// H6: gives the unit back unless somebody has registered since the ticket, or may want what the resource has become since: then it
+    /// is lent with its present value.
+    fn give_back_unless(&self, lent: &mut Lent<R>, ticket: u64) -> bool {
         let guard = self.pin();
         let shard = self.home(node_of(lent));
         let mut locked = self.lock(shard);
-        if !self.waiters.gate().is_unchanged(ticket) {
+        let gate = self.waiters.gate();
+        if !gate.is_unchanged(ticket) {
             return false;
         }
-        let by_load = !lent.exclusive || locked.details(node_of(lent)).limit != 1;
+        let by_load = node_of(lent).is_shared();
+        // The unit has kept the value that filters were asked about, so no other one has its address.
+        let is_outdated = !gate.is_free() && lent.value != node_of(lent).value_ptr();
         let (garbage, moved, _) = locked.give_back(node_of(lent), lent.value, (None, false), None, None);
+        if is_outdated && let Ok(anew) = locked.lend(node_of(lent)) {
+            drop(locked);
+            *lent = anew;
+            self.waiters.counts.unused();
+            self.retire(garbage);
+            return false;
+        }
         drop(locked);
         self.waiters.counts.unused();
         let load = self.gave_back(shard, lent.node, moved, garbage, Some(guard).filter(|_| by_load));
         let _ = quietly(|| self.rerank_returned(load));
         true
+    }
+
+    /// The return of the unit of an exclusive resource while somebody waits; most often that is somebody who takes anything, and it takes
+    /// no more than this: H2 in the critical section that the caller has begun, by what it has seen of the gate there, H4 and H5.
+    #[cold]
+    #[inline(never)]
+    pub fn hand_over(&self, mut locked: Locked<'_, R>, gate: Gate, held: &Held<R>, outcome: Option<Count>) {
+        let hands_on = gate.is_open() && self.waiters.is_strict();
+        let lent = if hands_on { locked.hand_over(held.node(), held.value, outcome) } else { None };
+        drop(locked);
+        match lent {
+            // The load is what it was, and so is the rank.
+            Some(lent) => {
+                if let Err(lent) = self.hand_to_first(lent) {
+                    self.offer(lent, Search::new());
+                }
+            }
+            None => {
+                let load = self.give_back_waited(held.node, held.value, true, outcome);
+                self.rerank_returned(load);
+            }
+        }
+    }
+
+    /// H4 and H5, where nobody waits but those who take anything, and the first of them wants one unit. The unit comes back if that is
+    /// not so, and it is as if nothing had been done.
+    fn hand_to_first(&self, mut lent: Lent<R>) -> Result<(), Lent<R>> {
+        // The clock would have to be read.
+        if self.waiters.rules.shed_late {
+            return Err(lent);
+        }
+        loop {
+            let waiter = {
+                let mut queue = self.waiters.queue();
+                if is_withheld(node_of(&lent).state.load()) {
+                    return Err(lent);
+                }
+                let Some(waiter) = queue.claim_first() else { return Err(lent) };
+                waiter
+            };
+            match waiter.deliver(lent, None) {
+                Ok(()) => return Ok(()),
+                Err(back) => lent = back,
+            }
+        }
     }
 
     /// The return of a unit while somebody waits: H1 to H3, then the rest.
@@ -245,25 +346,30 @@ impl<R: Resource> Core<R> {
         let strict = self.waiters.is_strict();
         let mut work = Work::new();
         let mut search = Search::new();
-        let (mut wanted, mut unwanted_until) = (false, None);
+        let (mut wanted, mut unwanted) = (false, None);
         let (moved, garbage, lent, nudge, by_load) = loop {
             let mut locked = self.lock(shard);
             let gate = self.waiters.gate();
-            let unwanted = unwanted_until.is_some_and(|ticket| gate.is_unchanged(ticket));
-            let hands_on = strict && !gate.is_free() && !unwanted;
+            // Who has said no to one value may want the one that has taken its place.
+            let is_present = |asked: NonNull<Value<R>>| asked == alive.value_ptr();
+            let is_unwanted =
+                unwanted.is_some_and(|(ticket, asked)| gate.is_unchanged(ticket) && is_present(asked));
+            let hands_on = strict && !gate.is_free() && !is_unwanted;
             if hands_on && !gate.is_open() && !wanted && locked.would_be_eligible(alive) {
                 // H3.
                 drop(locked);
-                match self.search(alive, alive.value(&guard), &mut search, Aim::Look, &mut work) {
+                // The guard keeps it, so no other one has its address.
+                let asked = alive.value(&guard);
+                match self.search(alive, asked, &mut search, Aim::Look, &mut work) {
                     Found::Nobody(ticket) => {
                         search.nobody_until(ticket);
-                        unwanted_until = Some(ticket);
+                        unwanted = Some((ticket, NonNull::from(asked)));
                     }
                     _ => wanted = true,
                 }
                 continue;
             }
-            let by_load = !exclusive || locked.details(alive).limit != 1;
+            let by_load = !exclusive || alive.is_shared();
             let (garbage, moved, _) = locked.give_back(alive, value, (None, false), outcome, None);
             // H2: in the same critical section.
             let lent = if hands_on { locked.lend(alive).ok() } else { None };
@@ -273,10 +379,11 @@ impl<R: Resource> Core<R> {
         };
         let load = match lent {
             Some(lent) => {
-                // The load, and so the rank, is what it was.
                 self.retire(garbage);
-                self.offer(lent, search, &mut work);
-                None
+                // The load is what it was, and so is the rank, unless the outcome has a say in it.
+                let state = lent.state;
+                self.offer_one(lent, search, &mut work);
+                self.ranks_by_outcomes().then_some(Load { node, state, guard })
             }
             None => {
                 if let Some(nudge) = nudge {
@@ -293,14 +400,35 @@ impl<R: Resource> Core<R> {
     #[inline]
     pub fn offer_node(&self, node: &Node<R>, guard: &Pin<'_>) {
         if !self.waiters.gate().is_free() {
-            let mut work = Work::new();
-            self.offer_free(node, guard, &mut work);
-            self.run(work);
+            self.offer_waited(node, guard);
         }
     }
 
+    /// H2, for whoever has just made a resource eligible, in this very critical section: a unit for those who wait, which no passer-by
+    /// can have.
+    #[inline]
+    pub fn take_for_waiters(&self, locked: &mut Locked<'_, R>, node: &Node<R>) -> Option<Lent<R>> {
+        if self.waiters.hands_on() { locked.lend(node).ok() } else { None }
+    }
+
+    /// What was taken for those who wait, if anything was, goes to them; and what else the resource has, if it is still eligible. But
+    /// nobody wants more of what nobody has wanted, and whoever goes on with a unit that was left with a filter goes on with the rest.
+    #[inline]
+    pub fn hand_on(&self, taken: Option<Lent<R>>, node: &Node<R>, guard: &Pin<'_>) {
+        if taken.is_none_or(|lent| self.offer(lent, Search::new()) == Came::Taken) {
+            self.offer_node(node, guard);
+        }
+    }
+
+    #[cold]
+    fn offer_waited(&self, node: &Node<R>, guard: &Pin<'_>) {
+        let mut work = Work::new();
+        self.offer_free(node, guard, &mut work);
+        self.run(work);
+    }
+
     /// Lends a resource on behalf of waiters as long as it is eligible and somebody wants it.
-    pub fn offer_free(&self, node: &Node<R>, guard: &Pin<'_>, work: &mut Work<R>) {
+    fn offer_free(&self, node: &Node<R>, guard: &Pin<'_>, work: &mut Work<R>) {
         while node.state.load().is_eligible() {
             let gate = self.waiters.gate();
             if gate.is_free() {
@@ -315,7 +443,9 @@ impl<R: Resource> Core<R> {
             }
             let lent = self.lock(self.home(node)).lend(node);
             let Ok(lent) = lent else { return };
-            self.offer(lent, search, work);
+            if self.offer_one(lent, search, work) != Came::Taken {
+                return;
+            }
         }
     }
 
@@ -334,92 +464,20 @@ impl<R: Resource> Core<R> {
                 Found::Wanted => {
                     let lent = self.lock(self.home(node)).lend(node);
                     if let Ok(lent) = lent {
-                        self.offer(lent, search, work);
+                        self.offer_one(lent, search, work);
                     }
                     break;
                 }
-                Found::Nobody(_) | Found::Withheld => break,
+                Found::Nobody(_) | Found::Withheld | Found::Away(..) => break,
             }
         }
         self.unpin(named);
     }
 
-    /// Runs what is left to do for waiters that were passed over.
-    pub fn run(&self, mut work: Work<R>) {
-        while let Some(waiter) = work.0.pop() {
-            self.look_for(&waiter, &mut work);
-        }
-    }
-
-    // A waiter looks for a unit.
-
-    /// N2, on the waiter's own behalf or by somebody who has passed it over. A panic of user code ends the wait.
-    pub fn look_for(&self, waiter: &Arc<Waiter<R>>, work: &mut Work<R>) {
-        let looked = catch_unwind(AssertUnwindSafe(|| self.seek(waiter, work)));
-        if let Err(payload) = looked {
-            self.fail_panicking(waiter, payload, None);
-        }
-    }
-
-    fn seek(&self, waiter: &Arc<Waiter<R>>, work: &mut Work<R>) {
-        if matches!(waiter.want, Want::Matching) {
-            return self.seek_matching(waiter, work);
-        }
-        while self.waiters.queue().contains(waiter) {
-            let lent = match &waiter.want {
-                Want::Named(named) => match self.take_named(named.node()) {
-                    Ok(lent) => Some(lent),
-                    Err(state) if state.is_removed() => return self.fail(waiter, WaitError::NotFound),
-                    Err(_) => None,
-                },
-                Want::Near(hash) => self.take_any(Some(*hash)),
-                _ => self.take_any(None),
-            };
-            match lent {
-                Some(lent) => self.offer(lent, Search::new(), work),
-                None => return self.waiters.queue().settle(waiter),
-            }
-        }
-    }
-
-    fn seek_matching(&self, waiter: &Arc<Waiter<R>>, work: &mut Work<R>) {
-        loop {
-            let Some(mut filter) = self.waiters.queue().take_filter(waiter.order) else { return };
-            // Whoever makes something acceptable after this sees the gate, and finds us being asked.
-            for shard in &self.shards {
-                drop(shard.lock());
-            }
-            let lent =
-                catch_unwind(AssertUnwindSafe(|| self.lend_where(&mut |_, value| filter.accepts(value))));
-            let lent = match lent {
-                Ok(lent) => lent,
-                Err(payload) => return self.fail_panicking(waiter, payload, Some(filter)),
-            };
-            let missed = self.put_filter(waiter, filter);
-            match lent {
-                Ok(lent) => {
-                    let search = Search::accepted(lent.value.addr().get(), waiter.order);
-                    self.offer(lent, search, work);
-                }
-                Err(AcquireError::Strategy { chosen, shards }) => {
-                    return self.fail(waiter, WaitError::Strategy { chosen, shards });
-                }
-                // Whoever closes fails everybody.
-                Err(AcquireError::Closed) => return,
-                Err(AcquireError::NoneEligible(none)) => {
-                    if let Some(earliest) = none.earliest {
-                        self.note(earliest.as_nanos());
-                    }
-                    if !missed {
-                        return;
-                    }
-                }
-            }
-        }
-    }
+    // Waits that end otherwise.
 
     /// Ends a wait, unless somebody else has.
-    fn fail(&self, waiter: &Arc<Waiter<R>>, error: WaitError) {
+    pub fn fail(&self, waiter: &Arc<Waiter<R>>, error: WaitError) {
         let left = self.waiters.queue().remove(waiter);
         if let Some((_, filter)) = left {
             self.free(waiter.fail(error, filter));
@@ -453,68 +511,6 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    /// Takes the best unit there is, looking into every shard, each with its lock; the shard that belongs to an id first.
-    fn take_any(&self, hash: Option<u64>) -> Option<Lent<R>> {
-        loop {
-            let mut earliest = NEVER;
-            let mut take = |shard: &Shard<R>| {
-                let mut locked = self.lock(shard);
-                let lent = self.lend_best(&mut locked, None);
-                earliest = earliest.min(shard.face().earliest());
-                lent
-            };
-            let lent = match hash {
-                Some(hash) => self.with_ring(|ring| {
-                    let mut shards = ring.successors(hash).map(|i| &self.shards[i]);
-                    shards.find_map(|shard| {
-                        let own = self.lend_of(shard, hash);
-                        own.or_else(|| take(shard))
-                    })
-                }),
-                None => {
-                    let ranked = (0..self.shards.len()).filter_map(|i| Some((self.best_rank(i)?, i)));
-                    let best = ranked.min().and_then(|(_, i)| take(&self.shards[i]));
-                    best.or_else(|| self.shards.iter().find_map(take))
-                }
-            };
-            if lent.is_some() {
-                return lent;
-            }
-            if earliest == NEVER {
-                return None;
-            }
-            let now = self.now();
-            if now < earliest {
-                self.note(earliest);
-                return None;
-            }
-            self.thaw(now, true);
-        }
-    }
-
-    /// Takes a unit of one resource; else says how it stands.
-    pub fn take_named(&self, node: &Node<R>) -> Result<Lent<R>, State> {
-        self.settle(node);
-        let shard = self.home(node);
-        let mut result = self.lock(shard).lend(node);
-        if result.as_ref().is_err_and(|state| state.standing() == Standing::Cooling) {
-            // Only a deadline stands in the way: it may have come.
-            let now = self.now();
-            let pin = self.pin();
-            result = self.lock(shard).lend_if_due(node, now);
-            if result.is_ok() {
-                // It may have more units.
-                self.offer_node(node, &pin);
-            }
-        }
-        if let Err(state) = result
-            && state.standing() == Standing::Cooling
-        {
-            self.note(node.deadline());
-        }
-        result
-    }
-
     /// Passes a nudge on: somebody else may want the very resource that this one was woken for and has not taken.
     pub fn pass_nudge(&self, named: Named<R>) {
         // If it is not eligible, whoever makes it eligible again has a duty of his own.
@@ -533,11 +529,5 @@ impl<R: Resource> Core<R> {
         let node = named.node();
         let garbage = self.home(node).lock().unpin_node(node);
         self.retire(garbage);
-    }
-}
-
-impl<R: Resource> Work<R> {
-    pub const fn new() -> Self {
-        Work(Vec::new())
     }
 }

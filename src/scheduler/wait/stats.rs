@@ -30,11 +30,14 @@ pub struct WaitStats {
     /// Requests that were refused because too many waited. They are not in `waited`.
     pub refused: u64,
     /// Units that were taken on behalf of requests that wait, and came back without having been anybody's lease: the request had ended
-    /// meanwhile, with nobody else there, or had not got all that it wanted; or the resource was removed, or held, on the way. They are in [`Stats::lent`](crate::Stats::lent) and in
+    /// meanwhile, with nobody else there, or had not got all that it wanted; or the resource was removed, held, or updated, on the way. They are in [`Stats::lent`](crate::Stats::lent) and in
     /// `returned`.
     pub unused: u64,
     /// How long those in `handed_off` have waited, together, in nanoseconds; and those who are just about to be counted there.
     pub waiting_nanos: u64,
+    /// How long those have waited who got nothing, those in `timed_out`, `cancelled`, `failed` and `closed`, together, in nanoseconds; and those
+    /// who are just about to be counted there. Until their request has heard of it: a task that is polled late has waited until then.
+    pub waited_in_vain_nanos: u64,
     /// How many of those in `handed_off`, and of those who are just about to be counted there, have waited for 2^i nanoseconds and less than 2^(i+1), at index i; index 0 has those
     /// below 2.
     pub histogram: Vec<u64>,
@@ -74,8 +77,9 @@ struct Stripe {
     waited: AtomicU64,
     endings: [AtomicU64; 5],
     nanos: AtomicU64,
-    shed: AtomicU64,
+    vain: AtomicU64,
     histogram: [AtomicU64; BUCKETS],
+    shed: AtomicU64,
     refused: AtomicU64,
     unused: AtomicU64,
 }
@@ -87,8 +91,9 @@ impl Default for Stripe {
             waited: zero(),
             endings: std::array::from_fn(|_| zero()),
             nanos: zero(),
-            shed: zero(),
+            vain: zero(),
             histogram: std::array::from_fn(|_| zero()),
+            shed: zero(),
             refused: zero(),
             unused: zero(),
         }
@@ -120,6 +125,11 @@ impl Counts {
         let stripe = self.stripe();
         stripe.nanos.fetch_add(nanos, Ordering::Relaxed);
         stripe.histogram[(nanos | 1).ilog2() as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long one has waited who got nothing.
+    pub fn waited_in_vain(&self, nanos: u64) {
+        self.stripe().vain.fetch_add(nanos, Ordering::Relaxed);
     }
 
     pub fn shed(&self) {
@@ -160,6 +170,7 @@ impl Counts {
             refused: self.sum(|stripe| read(&stripe.refused)),
             unused: self.sum(|stripe| read(&stripe.unused)),
             waiting_nanos: self.sum(|stripe| read(&stripe.nanos)),
+            waited_in_vain_nanos: self.sum(|stripe| read(&stripe.vain)),
             histogram: (0..BUCKETS).map(|i| self.sum(|stripe| read(&stripe.histogram[i]))).collect(),
         }
     }

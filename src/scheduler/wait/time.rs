@@ -11,7 +11,8 @@
 //! Whoever polls, or is about to give up because its own deadline has come, first does what is due (`catch_up`): it may be for him.
 //!
 //! A timer is asked for a moment only if it will not call before that anyway: it has at most as many calls open as moments that were
-//! each earlier than all before. After each call the next moment is asked for, while anybody waits, for a resource or for a drain.
+//! each earlier than all before. After each call the next moment is asked for, while anybody waits, for a resource or for a drain. A call
+//! that is neither made nor dropped would be waited for for ever: whoever registers forgets those that are a second late.
 //!
 //! Nobody oversleeps:
 //!
@@ -25,16 +26,17 @@
 //!
 //! E3 before T1: T1 sees E1's word through the mutex. T1 before E3: E3 sees the keeper and what it is set for. E2 misses nobody
 //! whose look into the cooling resource's shard (N2) came before it began to cool; whoever looks later finds the deadline in the
-//! shard itself, and is a noter then.
+//! shard itself, and is a noter then. What the rules of ejection let back no shard tells: so whoever looks, looks into their book first, with
+//! its mutex, in which E1's thread has entered it, and is a noter of what he finds there.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     time::Duration,
 };
 
-use super::{error::WaitError, serve::Work, waiter::Waiter};
+use super::{error::WaitError, waiter::Waiter};
 use crate::{
-    node::quietly,
+    node::{Hold, Node, Standing, quietly},
     resource::Resource,
     scheduler::{Scheduler, core::Core},
     shard::{Count, NEVER},
@@ -55,6 +57,7 @@ pub trait Timer: Send + Sync {
     ///
     /// It is asked for a moment only if it will not call before that anyway. So it has at most as many calls open as there were moments each
     /// earlier than all before: one, as a rule, but as many as there are requests if each that comes has an earlier deadline than the last.
+    /// A call that is a second late counts as lost: whoever begins to wait then asks anew.
     ///
     /// Must not panic: the moment would be forgotten.
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
@@ -123,12 +126,17 @@ impl<R: Resource> Core<R> {
     }
 
     fn set_timer(&self, timer: &dyn Timer, moment: u64) {
-        if !self.waiters.queue().expect_call(moment) {
+        if !self.waiters.queue().needs_call(moment) {
             return;
         }
         // The clock and the timer are user code, and this may be inside a return.
         let now = quietly(|| self.now());
-        let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment.saturating_sub(now)));
+        // What is due already is called for as of now: by its own moment it would soon count as lost, and be asked for again and again.
+        let moment = now.map_or(moment, |now| moment.max(now));
+        if !self.waiters.queue().expect_call(moment) {
+            return;
+        }
+        let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment - now));
         let call = Call { core: Weak::clone(&self.waiters.core), moment };
         let _ = quietly(|| timer.call_after(after, Box::new(move || call.run())));
     }
@@ -202,7 +210,6 @@ impl<R: Resource> Core<R> {
     /// Does what is due, and says when something will be due again.
     pub fn tick(&self) -> u64 {
         let now = self.now();
-        let mut work = Work::new();
         loop {
             // Relaxed: a hint, as in `thaw_due`; who misses a deadline that is noted right now is told by its noter.
             let earliest = self.earliest.load(Ordering::Relaxed);
@@ -210,10 +217,8 @@ impl<R: Resource> Core<R> {
             if earliest == NEVER || earliest > now {
                 break;
             }
-            self.thaw_for(now, true, &mut work);
+            self.thaw(now, true);
         }
-        // Before user code may panic in what follows.
-        self.run(work);
         let holders = self.tick_holders(now);
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
@@ -228,6 +233,17 @@ impl<R: Resource> Core<R> {
     pub fn next_due(&self) -> u64 {
         // Relaxed: a hint, as in `thaw_due`.
         self.earliest.load(Ordering::Relaxed).min(self.next_reap())
+    }
+
+    /// When one resource is back, if it rests until after `deadline`: whoever returns what meanwhile.
+    pub fn rests_alone_beyond(&self, node: &Node<R>, deadline: u64) -> Option<u64> {
+        let state = node.state.load();
+        let rested = if state.is_held(Hold::Cooling) { node.deadline() } else { 0 };
+        let readmitted = match state.standing() {
+            Standing::Ejected => Some(self.comes_back(node, state)).filter(|&moment| moment != NEVER),
+            _ => None,
+        };
+        Some(readmitted.unwrap_or(0).max(rested)).filter(|&due| due > deadline)
     }
 
     /// When the first resource is back, if the whole fleet rests until after `deadline` and no lease is out.

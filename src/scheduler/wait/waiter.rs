@@ -128,6 +128,8 @@ struct Cell<R: Resource> {
     units: Units<R>,
     /// A thread is to look after the time.
     poked: bool,
+    /// F6: its filter was passed over.
+    overlooked: bool,
     /// A filter that has left the queue.
     filter: Option<Filter<R>>,
 }
@@ -153,6 +155,8 @@ pub struct Waiter<R: Resource> {
 /// What a waiter that looks is told.
 pub enum Look<R: Resource> {
     Waiting,
+    /// F6: it waits, and is to look for itself.
+    Overlooked,
     Ready(Units<R>),
     Nudged(Named<R>),
     Failed(WaitError),
@@ -187,6 +191,7 @@ impl<R: Resource> Waiter<R> {
                 filter: None,
                 waker,
                 poked: false,
+                overlooked: false,
             }),
             alarm: Condvar::new(),
         }
@@ -292,12 +297,35 @@ impl<R: Resource> Waiter<R> {
         self.ring(Bell(None));
     }
 
+    /// F6: its filter was passed over. It is to look for itself.
+    pub fn overlook(&self) {
+        let mut cell = self.cell();
+        if !matches!(cell.phase, Phase::Waiting) {
+            return;
+        }
+        cell.overlooked = true;
+        let bell = Bell(cell.waker.take());
+        drop(cell);
+        self.ring(bell);
+    }
+
     // For the waiter itself.
 
     /// Looks, once: what is found is taken.
     pub fn look(&self) -> Look<R> {
         let mut cell = self.cell();
         cell.take()
+    }
+
+    /// Looks as [`look`](Self::look) does, for the usual end: one unit, which is not moved but to where it is wanted. Anything else stays.
+    #[inline]
+    pub fn take_only(&self) -> Option<Lent<R>> {
+        let mut cell = self.cell();
+        if !matches!(cell.phase, Phase::Ready) || !cell.units.more.is_empty() {
+            return None;
+        }
+        cell.phase = Phase::Gone;
+        cell.units.first.take()
     }
 
     /// Looks for a task; leaves its waker if there is nothing yet.
@@ -335,7 +363,7 @@ impl<R: Resource> Waiter<R> {
     /// Sleeps until something happens, or `limit` is over. May wake for nothing.
     pub fn sleep(&self, limit: Option<Duration>) {
         let mut cell = self.cell();
-        if matches!(cell.phase, Phase::Waiting) && !mem::take(&mut cell.poked) {
+        if matches!(cell.phase, Phase::Waiting) && !mem::take(&mut cell.poked) && !cell.overlooked {
             cell = wait_for(&self.alarm, cell, limit);
             cell.poked = false;
         }
@@ -360,12 +388,11 @@ impl<R: Resource> Waiter<R> {
     /// Looks a last time; from now on whoever comes with a unit keeps it. What was collected of several comes back.
     pub fn give_up(&self) -> GivenUp<R> {
         let mut cell = self.cell();
-        let found = cell.take();
-        if matches!(found, Look::Waiting) {
+        if matches!(cell.phase, Phase::Waiting) {
             cell.phase = Phase::Gone;
             return GivenUp::InTime(mem::replace(&mut cell.units, Units::none()));
         }
-        GivenUp::TooLate(found)
+        GivenUp::TooLate(cell.take())
     }
 
     /// Whether it looks after the time for all.
@@ -381,6 +408,9 @@ impl<R: Resource> Drop for Waiter<R> {
     /// has a unit in hand.
     fn drop(&mut self) {
         let cell = self.cell.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if cell.waker.is_none() && matches!(cell.phase, Phase::Gone) {
+            return;
+        }
         let left = (cell.waker.take(), mem::replace(&mut cell.phase, Phase::Gone));
         let _ = quietly(|| drop(left));
     }
@@ -389,7 +419,7 @@ impl<R: Resource> Drop for Waiter<R> {
 impl<R: Resource> Cell<R> {
     fn take(&mut self) -> Look<R> {
         if matches!(self.phase, Phase::Waiting) {
-            return Look::Waiting;
+            return if mem::take(&mut self.overlooked) { Look::Overlooked } else { Look::Waiting };
         }
         match mem::replace(&mut self.phase, Phase::Gone) {
             Phase::Ready => Look::Ready(mem::replace(&mut self.units, Units::none())),

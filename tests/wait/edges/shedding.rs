@@ -129,3 +129,138 @@ fn who_cannot_outwait_the_rest_is_told_at_once() {
     fleet.remove(&1).unwrap();
     assert_eq!(ask(fleet.request().timeout(SECOND)), Poll::Pending);
 }
+
+/// Whoever collects stands before every class, and what it has got already is nobody's to wait for.
+#[test]
+fn one_that_collects_is_before_all_with_what_it_lacks() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 10);
+    let mut leases = fleet.acquire_many(10).unwrap();
+    let _many = waiting(fleet.acquire_many_async(10));
+    // One each second, to the one that collects.
+    for lease in leases.drain(1..) {
+        clock.advance(SECOND);
+        drop(lease);
+    }
+    let ask =
+        |class: u8, timeout: Duration| poll(&mut fleet.request().class(class).timeout(timeout).into_future());
+    for class in [0, 100] {
+        assert!(ask(class, 5 * SECOND).is_pending(), "one is lacking, and then it is served");
+        let shed = ask(class, SECOND);
+        assert!(
+            matches!(shed, Poll::Ready(Err(WaitError::Shed { expected, .. })) if expected == 2 * SECOND),
+            "class {class}: {shed:?}"
+        );
+    }
+}
+
+/// Nobody is told to be late because of what may be behind it.
+#[test]
+fn those_who_want_several_may_all_be_behind_one_of_a_higher_class() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true).ageing(2), 1);
+    for _ in 0..10 {
+        let lease = fleet.acquire().unwrap();
+        let mut task = waiting(fleet.acquire_async());
+        clock.advance(SECOND);
+        drop(lease);
+        drop(done(&mut task).unwrap());
+    }
+    let _lease = fleet.acquire().unwrap();
+    let _before = waiting(fleet.acquire_async());
+    let _several = [(); 2].map(|()| waiting(fleet.acquire_many_async(50)));
+    assert!(poll(&mut fleet.request().class(1).timeout(20 * SECOND).into_future()).is_pending(), "second");
+    assert!(poll(&mut fleet.request().timeout(90 * SECOND).into_future()).is_ready(), "after 101");
+}
+
+/// More than there is in the world is more than there is in the fleet, and no more than that.
+#[test]
+fn whoever_wants_too_many_hinders_nobody_who_counts() {
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true), 2);
+    let leases = fleet.acquire_many(2).unwrap();
+    let greedy: Vec<_> =
+        [usize::MAX, usize::MAX, 1].map(|count| waiting(fleet.acquire_many_async(count))).into();
+    clock.advance(SECOND);
+    drop(leases);
+    let mut late = fleet.request().timeout(SECOND).into_future();
+    let _ = poll(&mut late);
+    drop(greedy);
+    drop(fleet.acquire_many_timeout(2, SECOND).expect("all are back"));
+    let mut next = waiting(fleet.acquire_many_async(3));
+    drop(poll(&mut next));
+    assert_eq!(fleet.stats().waits.failed, 0);
+}
+
+/// One that is waited for by name may rest while others do not.
+#[test]
+fn who_names_what_rests_for_longer_is_told_at_once() {
+    let hour = 3_600 * SECOND;
+    for waits in [false, true] {
+        let (fleet, clock) = fleet(|builder| builder.shed_late(true), 2);
+        let _other = waits.then(|| fleet.acquire_key(&1).unwrap());
+        fleet.cool(&0, hour).unwrap();
+        let ask = |key: u32, timeout: Duration| {
+            poll(&mut fleet.request().key(&key).timeout(timeout).into_future()).map(Result::err)
+        };
+        assert_eq!(ask(0, SECOND), Poll::Ready(Some(WaitError::Shed { expected: hour, left: SECOND })));
+        assert_eq!(ask(0, hour), Poll::Pending);
+        assert_eq!(ask(1, SECOND), if waits { Poll::Pending } else { Poll::Ready(None) });
+        clock.advance(hour);
+        assert_eq!(ask(0, SECOND), Poll::Ready(None));
+    }
+}
+
+/// What the rules have ejected is back at a known moment, if nothing of it is out.
+#[test]
+fn who_names_what_was_ejected_is_told_at_once() {
+    let rules = Ejection::default().consecutive_failures(1).max_share(100).jitter(0);
+    let (fleet, clock) = fleet(|builder| builder.shed_late(true).ejection(rules), 1);
+    fleet.acquire_key(&0).unwrap().finish(Outcome::Failed);
+    let ask = |timeout: Duration| {
+        poll(&mut fleet.request().key(&0).timeout(timeout).into_future()).map(Result::err)
+    };
+    assert_eq!(ask(SECOND), Poll::Ready(Some(WaitError::Shed { expected: 30 * SECOND, left: SECOND })));
+    assert_eq!(ask(30 * SECOND), Poll::Pending);
+    clock.advance(30 * SECOND);
+    assert_eq!(ask(Duration::ZERO), Poll::Ready(None));
+}
+
+/// Whoever takes anything is told by the same count, as a task and as a thread: those before it, and as many units as it wants itself.
+#[test]
+fn what_one_wants_is_counted_with_what_is_before_it() {
+    for fairness in [Fairness::Strict, Fairness::Throughput] {
+        let (fleet, clock) = fleet(|builder| builder.shed_late(true).fairness(fairness), 1);
+        let mut lease = fleet.acquire().unwrap();
+        for _ in 0..10 {
+            let mut task = waiting(fleet.acquire_async());
+            clock.advance(SECOND);
+            drop(lease);
+            lease = done(&mut task).unwrap();
+        }
+        let many = |count: usize, seconds: u32| {
+            poll(&mut fleet.request().many(count).timeout(seconds * SECOND).into_future()).map(Result::err)
+        };
+        let near = |seconds: u32| {
+            poll(&mut fleet.request().affinity("x").timeout(seconds * SECOND).into_future()).map(Result::err)
+        };
+        let shed = |expected: u32, left: u32| {
+            Some(WaitError::Shed { expected: expected * SECOND, left: left * SECOND })
+        };
+        // The first in line is let in, whatever it wants.
+        assert_eq!((many(50, 1), near(1)), (Poll::Pending, Poll::Pending));
+        let _before = waiting(fleet.acquire_async());
+        assert_eq!(many(50, 40), Poll::Ready(shed(51, 40)));
+        assert_eq!(many(50, 50), Poll::Ready(shed(51, 50)));
+        assert_eq!(many(50, 51), Poll::Pending);
+        assert_eq!(near(1), Poll::Ready(shed(2, 1)));
+        assert_eq!(near(2), Poll::Pending);
+        // Threads, which do not wait.
+        assert_eq!(fleet.acquire_many_timeout(50, 40 * SECOND).err(), shed(51, 40));
+        assert_eq!(fleet.acquire_by_affinity_timeout("x", SECOND).err(), shed(2, 1));
+        // And what one who wants several takes is before the next one.
+        let _several = waiting(fleet.request().many(50).timeout(60 * SECOND).into_future());
+        assert_eq!(many(7, 40), Poll::Ready(shed(58, 40)));
+        assert_eq!(near(40), Poll::Ready(shed(52, 40)));
+        assert_eq!(near(52), Poll::Pending);
+        assert_eq!(fleet.stats().waits.shed, 7);
+        drop(lease);
+    }
+}

@@ -2,6 +2,13 @@
 
 use super::{Arc, NEVER, Ordering, Queue, Resource, Waiter};
 
+/// A call that is so late is not waited for any more. It may come all the same, and then does what is due.
+const LOST: u64 = 1_000_000_000;
+
+fn is_lost(moment: u64, now: u64) -> bool {
+    moment.saturating_add(LOST) <= now
+}
+
 impl<R: Resource> Queue<R> {
     /// The first deadline that somebody else than its waiter must look after.
     pub fn first_deadline(&self) -> u64 {
@@ -15,8 +22,24 @@ impl<R: Resource> Queue<R> {
     }
 
     /// Whether the timer must be asked for this moment: it will not call by then anyway.
+    pub fn needs_call(&self, moment: u64) -> bool {
+        self.calls.first().is_none_or(|&first| moment < first)
+    }
+
+    /// As [`needs_call`](Self::needs_call); then the call counts as one to come.
     pub fn expect_call(&mut self, moment: u64) -> bool {
-        self.calls.first().is_none_or(|&first| moment < first) && self.calls.insert(moment)
+        self.needs_call(moment) && self.calls.insert(moment)
+    }
+
+    /// Forgets the calls that should have been made long before `now`: a timer that has lost one would be asked for no later moment any
+    /// more. Answers the first deadline to be looked after, if there were any; whoever hears it asks for that.
+    pub fn forget_lost_calls(&mut self, now: u64) -> Option<u64> {
+        let lost = self.calls.first().is_some_and(|&first| is_lost(first, now));
+        if !lost {
+            return None;
+        }
+        self.calls.retain(|&moment| !is_lost(moment, now));
+        Some(self.first_deadline())
     }
 
     /// The timer has called, or will not.

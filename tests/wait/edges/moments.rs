@@ -1,0 +1,101 @@
+//! Moments that come up while somebody is busy, or that a timer forgets; and what is due and is not warmed up yet.
+
+use super::*;
+
+impl HandTimer {
+    /// Whether a call is open that was asked for no later than so long after the asking.
+    fn is_asked_for(&self, after: Duration) -> bool {
+        self.0.lock().unwrap().iter().any(|(asked, _)| *asked <= after)
+    }
+}
+
+/// Somebody takes leases back, and has put the next look off until he knows when that is. Whoever begins to wait meanwhile, or is called
+/// by the timer, sees the later moment.
+#[test]
+fn who_goes_to_sleep_while_others_take_leases_back_does_not_oversleep() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let settings = |builder: Builder<_>| builder.timer(with).max_hold(10 * SECOND).overdue(Overdue::Revoke);
+    let (fleet, clock) = fleet(settings, 2);
+    let _zero = fleet.acquire_key(&0).unwrap();
+    clock.advance(5 * SECOND);
+    let _one = fleet.acquire_key(&1).unwrap();
+    let stage = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&stage);
+    let mut slow = waiting(fleet.acquire_where_async(move |entry| {
+        if entry.key == 0 && asked.load(SeqCst) == 1 {
+            asked.store(2, SeqCst);
+            while asked.load(SeqCst) == 2 {
+                thread::yield_now();
+            }
+        }
+        entry.key == 0
+    }));
+    clock.advance(5 * SECOND);
+    stage.store(1, SeqCst);
+    let mut named = thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(fleet.reap_overdue(), 1));
+        while stage.load(SeqCst) != 2 {
+            thread::yield_now();
+        }
+        let named = waiting(fleet.acquire_key_async(&1));
+        while timer.is_asked_for(5 * SECOND) {
+            timer.call();
+        }
+        stage.store(3, SeqCst);
+        named
+    });
+    assert!(timer.is_asked_for(5 * SECOND), "the second lease is overdue then");
+    clock.advance(5 * SECOND);
+    timer.call();
+    timer.call();
+    drop(done(&mut named).expect("taken back"));
+    drop(done(&mut slow).expect("taken back"));
+}
+
+/// What is due is for those who wait, also if so much is due that not all of it is warmed up at once.
+#[test]
+fn who_names_what_is_due_does_not_overtake() {
+    for filter in [false, true] {
+        let (clock, all) = (Arc::new(ManualClock::new()), 20);
+        let fleet = Fleet::builder().shards(1).clock(Arc::clone(&clock)).build().unwrap();
+        for key in 0..all {
+            fleet.insert(Entry::new(key, key, 0)).unwrap();
+            fleet.cool(&key, SECOND).unwrap();
+        }
+        let mut tasks: Vec<_> = (0..all).map(|_| waiting(fleet.acquire_async())).collect();
+        clock.advance(SECOND);
+        for key in (0..all).rev() {
+            let barged = if filter {
+                fleet.acquire_where(|entry| entry.key == key).is_ok()
+            } else {
+                fleet.acquire_key(&key).is_ok()
+            };
+            assert!(!barged, "{key} is for those who wait");
+        }
+        let _ = fleet.tick();
+        for task in &mut tasks {
+            std::mem::forget(done(task).expect("its own"));
+        }
+    }
+}
+
+/// A call that was neither made nor dropped.
+#[test]
+fn a_timer_that_forgets_a_call_is_asked_again() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) = fleet(|builder| builder.timer(with), 1);
+    let _lease = fleet.acquire().unwrap();
+    let mut first = waiting(fleet.request().timeout(SECOND).into_future());
+    std::mem::forget(timer.0.lock().unwrap().pop_front());
+    clock.advance(5 * SECOND);
+    let bell = Arc::new(Bell::default());
+    let mut second = fleet.request().timeout(SECOND).into_future();
+    assert!(poll_with(&mut second, &Waker::from(Arc::clone(&bell))).is_pending());
+    clock.advance(SECOND);
+    while timer.call() {}
+    assert_eq!(bell.0.load(SeqCst), 1, "its deadline has come");
+    assert!(matches!(done(&mut first), Err(WaitError::TimedOut { .. })));
+    assert!(matches!(done(&mut second), Err(WaitError::TimedOut { .. })));
+}
