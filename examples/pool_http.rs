@@ -1,5 +1,5 @@
-//! An HTTP server that says so when it has too much to do: a connection that finds no room in the pool's queue gets a 503 at once,
-//! instead of waiting behind all others.
+//! An HTTP server that says so when it has too much to do: a connection that finds no room in the pool's queue gets a 503 instead of waiting
+//! behind all others. A thread of its own says so: who accepts connections waits for no client.
 //!
 //! ```sh
 //! cargo run --example pool_http --features pool
@@ -8,6 +8,7 @@
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Barrier, mpsc},
     thread,
     time::Duration,
 };
@@ -32,8 +33,19 @@ fn serve(connection: &mut TcpStream) -> io::Result<()> {
     answer(connection, "200 OK")
 }
 
-fn get(address: SocketAddr) -> io::Result<String> {
-    let mut connection = TcpStream::connect(address)?;
+/// What is done with a connection for which there is no room. What has been sent is read first, for as long as one may keep the
+/// others that are refused waiting: who hangs up on unread bytes resets the connection, and the client may never see the answer.
+fn refuse(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_read_timeout(Some(Duration::from_millis(50)))?;
+    let mut lines = BufReader::new(connection.try_clone()?).lines();
+    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+    answer(&mut connection, "503 Service Unavailable")
+}
+
+fn get(address: SocketAddr, burst: &Barrier) -> io::Result<String> {
+    let connection = TcpStream::connect(address);
+    burst.wait();
+    let mut connection = connection?;
     connection.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     connection.read_to_string(&mut answer)?;
@@ -46,28 +58,42 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Two at a time, eight more may wait.
     let pool = Pool::<TcpStream>::builder().workers(2).capacity(8).build()?;
 
-    // A burst of clients, each in a thread.
-    let clients: Vec<_> = (0..REQUESTS).map(|_| thread::spawn(move || get(address))).collect();
+    // A burst of clients, each in a thread: all have connected before the first is accepted.
+    let burst = Arc::new(Barrier::new(REQUESTS + 1));
+    let client = |_| {
+        let burst = Arc::clone(&burst);
+        thread::spawn(move || get(address, &burst))
+    };
+    let clients: Vec<_> = (0..REQUESTS).map(client).collect();
+    burst.wait();
 
+    // Has a bound as well: whoever finds even this line full is hung up on.
+    let (refused, to_refuse) = mpsc::sync_channel::<TcpStream>(REQUESTS);
+    let refuses = thread::spawn(move || to_refuse.into_iter().try_for_each(refuse));
     for connection in listener.incoming().take(REQUESTS) {
         let job = Job::new(connection?, |connection, _| Ok(serve(connection)?));
-        if let Err(refused) = pool.try_submit(job) {
+        if let Err(back) = pool.try_submit(job) {
             // The connection is back, to be told.
-            answer(&mut refused.into_job().into_payload(), "503 Service Unavailable")?;
+            let _ = refused.try_send(back.into_job().into_payload());
         }
     }
-    let ended = pool.shutdown(Duration::from_secs(10));
+    drop(refused);
+    refuses.join().expect("it does not panic")?;
+    let ended = pool.shutdown(Duration::from_secs(60));
 
-    let (mut served, mut refused) = (0, 0);
+    let (mut served, mut told, mut reset) = (0, 0, 0);
     for client in clients {
         match client.join().expect("a client does not panic") {
-            Ok(status) if status.ends_with("200 OK") => served += 1,
-            // A connection that was closed before its request was read may be reset: refused as well.
-            _ => refused += 1,
+            Ok(status) if status == "HTTP/1.1 200 OK" => served += 1,
+            Ok(status) if status == "HTTP/1.1 503 Service Unavailable" => told += 1,
+            // One whose request had not come by the time it was refused.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => reset += 1,
+            other => return Err(format!("neither served nor refused: {other:?}").into()),
         }
     }
-    println!("{served} served, {refused} told to come back later; {ended:?}");
-    assert_eq!(served, pool.stats().done);
-    assert!(served > 0 && refused > 0);
+    println!("{served} served, {told} told to come back later, {reset} reset; {ended:?}");
+    let stats = pool.stats();
+    assert_eq!((served, told + reset), (stats.done, stats.rejected_full));
+    assert!(served > 0 && told > 0);
     Ok(())
 }

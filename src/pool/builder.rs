@@ -7,7 +7,7 @@ use super::{
     beds::Beds,
     core::{Core, Handler, OPEN, Waiting},
     keeper::{self, Keeper, Scaling},
-    life::{self, Life},
+    life::{self, Life, Thread},
     queue::{BucketQueue, SEGMENT_SLOTS, SegmentedQueue},
     room::Room,
     tray::Tray,
@@ -26,7 +26,8 @@ pub enum Order {
     /// First in, first out: a [`SegmentedQueue`]. Lock-free.
     #[default]
     Fifo,
-    /// By [`JobPriority`](super::JobPriority), with ageing: a [`BucketQueue`].
+    /// By [`JobPriority`](super::JobPriority), with ageing: a [`BucketQueue`], which has the bound on how many come first. What workers have taken and not
+    /// begun, up to 64 jobs each, comes before what is in the queue, however urgent.
     Priority,
 }
 
@@ -184,23 +185,26 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         self
     }
 
-    /// Pins worker i to the i-th of the processors that the process may use, counted round; each keeps to it for life. Needs the
-    /// feature `pinning`; does nothing without it, and where the system cannot. Default: off.
+    /// Pins worker i to the i-th of the processors that the thread which builds the pool may use at that time, counted round; each keeps to it for life.
+    /// Those may be fewer than the process has: a worker inherits the set of the thread that starts it, the builder's or the keeper's, which has it from
+    /// there. Needs the feature `pinning`; does nothing without it, and where the system cannot. Default: off.
     pub fn pinned(mut self, pinned: bool) -> Self {
         self.pinned = pinned;
         self
     }
 
-    /// Sets what is told of each job that fails or panics, with its payload, and of each cleanup that panics. It runs in the worker,
-    /// before the cleanup; a panic in it stops there.
+    /// Sets what is told of each job that fails or panics, with its payload, before its cleanup; and, after it, of each cleanup that panics. It runs in
+    /// the worker; a panic in it stops there. A job that is dropped without having been run has no worker, and nothing is told of it here.
     pub fn on_failure(mut self, handler: impl Fn(&T, &Ending) + Send + Sync + 'static) -> Self {
         self.handler = Some(Box::new(handler));
         self
     }
 
-    /// Sets the clock, which is read if times are taken, when a worker lies down, and by the keeper. The limits of
+    /// Sets the clock, which is read if times are taken, when a worker lies down, and by the keeper; how long jobs take, on which the size of batches
+    /// depends, is measured by the machine's own. The limits of
     /// [`shutdown`](Pool::shutdown) and [`submit_timeout`](Pool::submit_timeout) are of its time too: by a clock that stands still they never
-    /// come.
+    /// come. If it panics, so does the submission or the shutdown that has asked it, and a job that was being submitted is dropped; in the threads of
+    /// the pool that stops.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
@@ -242,10 +246,11 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         }
     }
 
-    /// Builds the pool and starts its threads: the least number of workers, and, if there may be more than one, the keeper.
+    /// Builds the pool and starts its threads: the least number of workers, and the keeper, which looks after what turns out to take long; not for a
+    /// single worker without a bound, which leaves nothing to look after.
     ///
     /// # Errors
-    /// If a setting is out of range, or the system starts no thread; then none is left.
+    /// If a setting is out of range, or the system starts no thread; those that were started end, soon after the return.
     pub fn build(self) -> Result<Pool<T, M>, BuildError> {
         let (least, most) = (self.least, self.most);
         if least == 0 || most < least || most > super::MAX_WORKERS {
@@ -272,6 +277,7 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
             rejected: [const { AtomicU64::new(0) }; RejectReason::COUNT],
             handler: self.handler,
             metrics: self.metrics,
+            own_clock: MonotonicClock::new(),
             clock: self.clock.unwrap_or_else(|| Box::new(MonotonicClock::new())),
             scaling: Scaling {
                 least,
@@ -282,7 +288,6 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
                 idle: self.idle,
             },
             scaled: [const { AtomicU64::new(0) }; 2],
-            #[cfg(not(any(loom, shuttle)))]
             errands: super::lease::Errands::default(),
             pinned: self.pinned,
         });
@@ -292,10 +297,13 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
             life::start(&pool.core).map_err(BuildError::Thread)?;
         }
         // A model has no time, and so no keeper; it looks by itself.
-        if most > 1 && !cfg!(any(loom, shuttle)) {
+        if (most > 1 || self.capacity.is_some()) && !cfg!(any(loom, shuttle)) {
             let core = Arc::clone(&pool.core);
-            let thread = crate::sync::spawn("lease-keeper".into(), move || keeper::keep(&core));
-            pool.core.life().keeper = Some(thread.map_err(BuildError::Thread)?);
+            // It cannot end before its handle is there.
+            let mut life = pool.core.life();
+            let thread = crate::sync::spawn("lease-keeper".into(), move || keeper::run(&core));
+            life.keeper = Some(Thread::of(thread.map_err(BuildError::Thread)?));
+            life.keeps = true;
         }
         Ok(pool)
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     node::quietly,
     sync::{
-        CachePadded, Clock, Condvar, Mutex, MutexGuard, Timestamp,
+        CachePadded, Clock, Condvar, MonotonicClock, Mutex, MutexGuard, Timestamp,
         atomic::{AtomicBool, AtomicU32, Ordering},
         barrier,
         count::AtomicU64,
@@ -25,8 +25,10 @@ use crate::{
 
 /// Jobs come in and are run.
 pub const OPEN: u32 = 0;
+/// Of jobs only those come in that wait for a lease already.
+pub const ENDING: u32 = 1;
 /// No job comes in any more; those that are in are run.
-pub const DRAINING: u32 = 1;
+pub const DRAINING: u32 = 2;
 
 /// A pool's handler of failures.
 pub type Handler<T> = Box<dyn Fn(&T, &Ending) + Send + Sync>;
@@ -73,10 +75,11 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub handler: Option<Handler<T>>,
     pub metrics: M,
     pub clock: Box<dyn Clock>,
+    /// What the pace is measured by, whatever the user's clock does: one that stands still would make every job short.
+    pub own_clock: MonotonicClock,
     pub scaling: Scaling,
     /// How often there came to be more workers, and fewer.
     pub scaled: [AtomicU64; 2],
-    #[cfg(not(any(loom, shuttle)))]
     pub errands: super::lease::Errands,
     pub pinned: bool,
 }
@@ -90,7 +93,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// Whether jobs come in no more. Acquire: pairs with the Release of `close`: whoever sees it finds in the queue all that was
     /// accepted.
     pub fn is_closed(&self) -> bool {
-        self.phase.load(Ordering::Acquire) != OPEN
+        self.phase.load(Ordering::Acquire) == DRAINING
+    }
+
+    /// Whether jobs are taken from anybody.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        // Relaxed: whoever does not see E1 yet is as one who came before it; whether his job is in is decided by the queue's own closing, at D1.
+        self.phase.load(Ordering::Relaxed) == OPEN
     }
 
     /// The present moment, if anything asks for times.
@@ -117,6 +127,12 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         if M::TIMED {
             job.set_since(self.clock.now());
         }
+        self.push_stamped(job)
+    }
+
+    /// As [`push`](Self::push), of one that says when it was accepted. In a section no user code runs here.
+    #[inline]
+    pub fn push_stamped(&self, job: Job<T>) -> Result<(), PushError<Job<T>>> {
         let priority = job.get_priority();
         match &self.queue {
             Waiting::Fifo(queue) => queue.push_one(job),
@@ -132,23 +148,23 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         {
             return;
         }
-        // Whoever is awake comes soon; or he is in a job that will turn out long, and then this one must not wait for it while others sleep, or
-        // could be started.
+        // Whoever is awake comes soon; or he is in a job that has turned out long, as he is if the keeper is off duty, or will, and then this one must not
+        // wait for it while others sleep, or could be started.
         if count.asleep > 0 || self.scaling.may_grow(count.workers) {
             if let Waiting::Priority(_) = self.queue {
                 // K2; in the other queue it is P6.
                 barrier::light();
             }
-            self.call_keeper();
+            if self.call_keeper() {
+                self.beds.wake_one();
+            }
         }
     }
 
-    /// K3 and K4 of `keeper`. Where there can be but one worker there is nobody to be called.
+    /// K3 and K4 of `keeper`; whether it was off duty. Where there can be but one worker there is nobody to be called.
     #[inline]
-    pub fn call_keeper(&self) {
-        if self.scaling.most > 1 {
-            self.keeper.call();
-        }
+    pub fn call_keeper(&self) -> bool {
+        self.scaling.most > 1 && self.keeper.call()
     }
 
     pub fn reject(&self, reason: RejectReason) {
@@ -164,22 +180,47 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         self.tell(|metrics| metrics.scaled(from, to));
     }
 
-    /// Lets nothing in any more, and wakes all who wait for something that will not come. Idempotent.
+    /// E1 of `shutdown`: takes no jobs any more but those that wait for a lease already, and lets go who waits for room. Idempotent.
+    pub fn stop_intake(&self) {
+        self.errands.stop();
+        // Relaxed, all: see `is_open`. Who comes onto the list of `room` after the ring has had its mutex after us, and sees it.
+        let _ = self.phase.compare_exchange(OPEN, ENDING, Ordering::Relaxed, Ordering::Relaxed);
+        self.room.ring_all();
+    }
+
+    /// D1 and D2: lets nothing in any more, and wakes all who wait for something that will not come. Idempotent.
     pub fn close(&self) {
-        #[cfg(not(any(loom, shuttle)))]
         self.errands.close();
         self.queue.close();
         // Release: pairs with the Acquire of `is_closed`.
         self.phase.store(DRAINING, Ordering::Release);
-        self.room.ring(usize::MAX);
+        self.room.ring_all();
         self.beds.wake_all();
     }
 
-    /// For how many jobs there is room, 0 while the queue is more than half full: F4 of `room`.
-    pub fn free_places(&self) -> usize {
+    /// How many jobs that waited for a lease were given up.
+    pub fn given_up(&self) -> usize {
+        self.errands.given_up()
+    }
+
+    /// For how many jobs there is room, 0 if it is not worth ringing anybody: F4 of `room`. So many have come out since anybody was rung.
+    pub fn free_places(&self, silent: usize) -> usize {
         let Some(capacity) = self.queue.capacity() else { return usize::MAX };
-        let len = self.queue.len();
-        if len <= capacity / 2 { capacity - len } else { 0 }
+        let (len, half) = (self.queue.len(), capacity / 2);
+        if len <= half || silent >= half || self.pace.is_long() {
+            return capacity.saturating_sub(len);
+        }
+        // Room is left for somebody who sleeps: K1; F2 was K2. What has come out may be jobs that turn out long, and then nothing else does.
+        self.keeper.call();
+        0
+    }
+
+    /// For how many jobs there is room that nobody has been rung for, though somebody waits.
+    pub fn unrung_places(&self) -> usize {
+        if self.room.waiting() == 0 {
+            return 0;
+        }
+        self.queue.capacity().map_or(0, |capacity| capacity.saturating_sub(self.queue.len()))
     }
 }
 

@@ -242,7 +242,6 @@ impl<T> Job<T> {
     }
 
     /// The payload, of a job that has not ended.
-    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn payload_mut(&mut self) -> Option<&mut T> {
         self.body.as_mut().map(|body| &mut body.payload)
     }
@@ -335,6 +334,13 @@ impl<T> Body<T> {
 }
 
 impl<T> Job<T> {
+    /// Ends one that was cancelled before it was in a queue: its cleanup is run, its handle told. Never panics.
+    pub(super) fn end_cancelled(mut self) {
+        if let Some(body) = self.body.take() {
+            body.end(Ending::Cancelled, None, |_| ());
+        }
+    }
+
     #[cold]
     fn end_unrun(&mut self) {
         if let Some(body) = self.body.take() {

@@ -1,14 +1,17 @@
 //! The thread that looks after a pool while there is something to look after.
 //!
 //! Workers and submitters decide by what they see in passing; what nobody passes is the keeper's: a job that turns out long and has
-//! others behind it, a queue that has become slow, a worker that has been idle for too long. It sleeps, without a limit, while
-//! nothing waits and no surplus worker idles: an idle pool has no ticker.
+//! others behind it, a queue that has become slow, a worker that has been idle for too long, room in the queue for which nobody was rung. It
+//! sleeps, without a limit, while nothing waits and no surplus worker idles: an idle pool has no ticker.
+//!
+//! A pool has one if it may have more than one worker, or if its queue has a bound: then somebody may wait for room.
 //!
 //! ```text
 //!   whoever leaves something                           keeper
 //!     K1  it is in the queue, or on a tray; or it sleeps
-//!         beside a tray, or as one too many L1  sleep until called, or until an idle worker is due
-//!     K2  a barrier                                      L2  look: wake one, grow, shrink
+//!         beside a tray, or as one too many; or
+//!         room, while somebody waits for it     L1  sleep until called, or until an idle worker is due
+//!     K2  a barrier                                      L2  look: wake one, grow, shrink, ring for room
 //!     K3  on duty? done                                  L3  nothing waits, nothing has moved: off duty
 //!     K4  on duty, by a swap; under the mutex: call      L4  heavy barrier
 //!                                                        L5  look again; something waits: on duty, L1 for a millisecond
@@ -17,8 +20,16 @@
 //! **Nothing is overlooked.** K2 and L4 are a full fence on both sides: either K3 sees that the keeper is off duty, or L5 sees
 //! what was left.
 //!
+//! Of room, L5 must see who waits for it, too: he was counted before his W3 (`room`), which came before F2, that is K2; for otherwise his W4
+//! would have found the room.
+//!
 //! **Nobody calls often.** While jobs come and go the keeper stays on duty, though nothing may wait at the moment at which it looks. So a call is
-//! a load, but for the first one after a pause, and a job that comes after a long one has begun is seen to a millisecond or two later.
+//! a load, but for the first one after a pause.
+//!
+//! **Off duty says that who is awake is held up,** or has just been woken: it goes off duty when nothing has moved for a round. So whoever brings a job and
+//! finds it off duty, while some work and some sleep, wakes one of these beside calling it: the job is begun at once, though somebody else is awake who might
+//! have come to it. That is one wake-up for each call, and no more work for whoever finds it on duty. A job that comes while it is on duty, beside
+//! one that is longer than the pace and others that come and go, is seen to a millisecond or two later.
 //!
 //! # How many workers
 //!
@@ -30,10 +41,13 @@
 use std::time::Duration;
 
 use super::{Metrics, core::Core, life, queue::JobQueue, tray::Tray};
-use crate::sync::{
-    Arc, CachePadded, Condvar, Mutex, MutexGuard, Timestamp,
-    atomic::{AtomicBool, Ordering},
-    barrier, wait_for,
+use crate::{
+    node::quietly,
+    sync::{
+        Arc, CachePadded, Condvar, Mutex, MutexGuard, Timestamp,
+        atomic::{AtomicBool, Ordering},
+        barrier, wait_for,
+    },
 };
 
 /// How often it looks while something waits.
@@ -87,6 +101,8 @@ pub struct Memory {
     grown: Option<Timestamp>,
     /// Between the last two looks something was taken, or ended.
     moved: bool,
+    /// Between the last two looks nothing came out of the queue.
+    still: bool,
 }
 
 impl Keeper {
@@ -95,13 +111,15 @@ impl Keeper {
         self.orders.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// K3 and K4. The caller has been through K2.
+    /// K3 and K4. The caller has been through K2. Whether it was off duty.
     #[inline]
-    pub fn call(&self) {
+    pub fn call(&self) -> bool {
         // Relaxed: K2 and L4 order it.
-        if !self.on_duty.load(Ordering::Relaxed) && !self.on_duty.swap(true, Ordering::Relaxed) {
+        let called = !self.on_duty.load(Ordering::Relaxed) && !self.on_duty.swap(true, Ordering::Relaxed);
+        if called {
             self.wake();
         }
+        called
     }
 
     #[cold]
@@ -115,6 +133,35 @@ impl Keeper {
         self.orders().ends = true;
         self.call.notify_one();
     }
+
+    /// L1. Whether it goes on.
+    pub fn rest(&self, limit: Option<Duration>) -> bool {
+        let mut orders = self.orders();
+        if !orders.called && !orders.ends {
+            orders = wait_for(&self.call, orders, limit);
+        }
+        orders.called = false;
+        !orders.ends
+    }
+
+    /// Nobody need call.
+    pub fn go_on_duty(&self) {
+        // Relaxed, here and below: K2 and L4 order it.
+        self.on_duty.store(true, Ordering::Relaxed);
+    }
+
+    /// L3 to L5, where L2 has found nothing. `false` if it stays on duty after all.
+    pub fn go_off_duty(&self, something_waits: impl FnOnce() -> bool) -> bool {
+        self.on_duty.store(false, Ordering::Relaxed);
+        // L4.
+        let ordered = barrier::heavy();
+        // L5.
+        let stays = !ordered || something_waits();
+        if stays {
+            self.go_on_duty();
+        }
+        !stays
+    }
 }
 
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
@@ -123,11 +170,17 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         !self.queue.is_empty() || self.trays.iter().any(|tray| tray.waiting() > 0)
     }
 
+    /// Whether something waits for the keeper. A single worker is neither woken nor joined by others: to jobs it comes by itself.
+    fn needs_keeper(&self) -> bool {
+        self.unrung_places() > 0 || self.scaling.most > 1 && self.something_waits()
+    }
+
     /// Whether what waits, in the queue or on a tray, has not moved since the last look.
     fn is_stuck(&self, memory: &mut Memory) -> bool {
         let passed = std::mem::replace(&mut memory.passed, self.queue.passed());
-        memory.moved = passed != memory.passed;
-        let mut stuck = !memory.moved && !self.queue.is_empty();
+        memory.still = passed == memory.passed;
+        memory.moved = !memory.still;
+        let mut stuck = memory.still && !self.queue.is_empty();
         memory.ended.resize(self.trays.len(), 0);
         let trays = self.trays.iter().zip(&self.tallies).zip(&mut memory.ended);
         for (worker, ((tray, tally), before)) in trays.enumerate() {
@@ -164,37 +217,35 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     }
 }
 
-/// The keeper's thread.
-pub fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
+/// The keeper's thread, from its first step to its last.
+pub fn run<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
+    let (mut memory, mut fell) = (Memory::default(), false);
+    // Of user code only the clock can unwind to here. It costs the pool no keeper: who calls only one that is off duty would call nobody.
+    while quietly(|| keep(core, &mut memory, fell)).is_none() {
+        fell = true;
+    }
+    core.life().keeps = false;
+    core.ended.notify_all();
+}
+
+/// Until it is to end. `fell`: it has begun before, and come to grief in the middle of something.
+fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory, fell: bool) {
     barrier::prepare();
-    let mut memory = Memory::default();
     // When an idle worker is due to be sent home.
     let mut due: Option<Duration> = None;
-    let mut on_duty = false;
-    loop {
-        let limit = if on_duty { Some(ROUND) } else { due };
-        {
-            let mut orders = core.keeper.orders();
-            if !orders.called && !orders.ends {
-                orders = wait_for(&core.keeper.call, orders, limit);
-            }
-            orders.called = false;
-            if orders.ends {
-                return;
-            }
-        }
-        due = look(core, &mut memory);
-        on_duty = memory.moved || core.something_waits();
-        if !on_duty {
-            // L3 to L5.
-            core.keeper.on_duty.store(false, Ordering::Relaxed);
-            let ordered = barrier::heavy();
-            on_duty = !ordered || core.something_waits();
+    let mut on_duty = fell;
+    if fell {
+        core.keeper.go_on_duty();
+    }
+    while core.keeper.rest(if on_duty { Some(ROUND) } else { due }) {
+        due = look(core, memory);
+        on_duty = memory.moved || core.needs_keeper();
+        if on_duty {
+            core.keeper.go_on_duty();
+        } else {
+            on_duty = !core.keeper.go_off_duty(|| core.needs_keeper());
             due = core.shrink(core.clock.now());
             memory.mark = None;
-        }
-        if on_duty {
-            core.keeper.on_duty.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -206,6 +257,21 @@ impl<T: Send + 'static, M: Metrics> super::Pool<T, M> {
     #[doc(hidden)]
     pub fn look(&self, memory: &mut Memory) {
         look(&self.core, memory);
+    }
+
+    /// L3 to L5 where L2 has found nothing, for a thread that will do it; until then the keeper is on duty. Whether it is off duty afterwards.
+    #[doc(hidden)]
+    pub fn go_off_duty(&self) -> impl FnOnce() -> bool + Send + use<T, M> {
+        let core = Arc::clone(&self.core);
+        core.keeper.go_on_duty();
+        move || core.keeper.go_off_duty(|| core.needs_keeper())
+    }
+
+    /// Whether the keeper is on duty, or called.
+    #[doc(hidden)]
+    pub fn is_looked_after(&self) -> bool {
+        // Relaxed: asked when nothing else goes on.
+        self.core.keeper.on_duty.load(Ordering::Relaxed)
     }
 }
 
@@ -221,7 +287,12 @@ pub fn look<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut 
             core.beds.wake_one();
         }
     }
-    core.shrink(now)
+    let due = core.shrink(now);
+    if memory.still {
+        // User code, wakers: last.
+        core.room.ring(core.unrung_places());
+    }
+    due
 }
 
 fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory, now: Timestamp) {

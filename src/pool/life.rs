@@ -1,7 +1,7 @@
 //! A pool's threads: how they begin and end.
 //!
 //! Workers have numbers; a number is free again when its thread has ended. All that is here is under one mutex, which is taken when a
-//! worker begins or ends, and by a shutdown.
+//! worker begins or ends, by a shutdown, and by the last job that one waits for because it waits for a lease.
 
 use std::{io, thread::ThreadId};
 
@@ -18,12 +18,16 @@ pub struct Life {
     pub threads: Vec<Option<Thread>>,
     /// How many workers have begun and not ended.
     pub alive: usize,
-    /// How many jobs are in a shutdown of their own pool.
-    pub inside: usize,
+    /// The numbers of the workers that are in a shutdown of their own pool.
+    pub inside: Vec<usize>,
+    /// The keeper is in one.
+    pub keeper_inside: bool,
     /// Threads that have ended, to be joined.
     pub ended: Vec<thread::JoinHandle<()>>,
-    /// The keeper's thread.
-    pub keeper: Option<thread::JoinHandle<()>>,
+    /// The keeper's thread, until somebody has joined it.
+    pub keeper: Option<Thread>,
+    /// The keeper has begun and not ended.
+    pub keeps: bool,
     /// How many jobs a shutdown has handed back.
     pub handed_back: usize,
     /// No worker begins any more.
@@ -40,8 +44,18 @@ impl Thread {
     /// One that is being started.
     const STARTING: Thread = Thread { handle: None, id: None };
 
-    fn of(handle: thread::JoinHandle<()>) -> Self {
+    pub fn of(handle: thread::JoinHandle<()>) -> Self {
         Thread { id: id_of(&handle), handle: Some(handle) }
+    }
+
+    fn is(&self, id: ThreadId) -> bool {
+        self.id == Some(id)
+    }
+
+    pub fn join(self) {
+        if let Some(handle) = self.handle {
+            let _ = handle.join();
+        }
     }
 }
 
@@ -54,7 +68,13 @@ impl Life {
     /// The number of the worker that the running thread is, if it is one.
     pub fn own(&self) -> Option<usize> {
         let own = current_thread()?;
-        self.threads.iter().position(|thread| thread.as_ref().is_some_and(|thread| thread.id == Some(own)))
+        self.threads.iter().position(|thread| thread.as_ref().is_some_and(|thread| thread.is(own)))
+    }
+
+    /// Whether the running thread is the keeper.
+    pub fn is_keeper(&self) -> bool {
+        let keeper = self.keeper.as_ref();
+        current_thread().is_some_and(|own| keeper.is_some_and(|keeper| keeper.is(own)))
     }
 
     /// Takes the threads that have ended.
@@ -106,7 +126,9 @@ fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
     };
     if !dismissed {
         core.beds.discharge();
-        // Somebody may have counted on us until now: as B3 of `beds`.
+        // Somebody may have counted on us until now: as B3 of `beds`. No model would miss the barrier, nor what follows: a worker ends like
+        // this when the pool is closed alone, and then it has found nothing since (what is in the queue by D1 of `shutdown` is found), or D4
+        // empties the queue; and D2 wakes all who sleep.
         let _ = barrier::heavy();
         if !core.queue.is_empty() {
             core.beds.wake_one();

@@ -28,7 +28,8 @@ pub trait Metrics: Send + Sync + 'static {
         let _ = waited;
     }
 
-    /// A job has ended, after it ran so long. Not called for jobs that were dropped without having been begun.
+    /// A job has ended, after it ran so long; none if it was cancelled before, and did not run. Not called for jobs that were dropped without
+    /// having been begun.
     fn ended(&self, how: EndingKind, ran: Option<Duration>) {
         let _ = (how, ran);
     }
@@ -85,7 +86,7 @@ impl AtomicMetrics {
         &self.waited
     }
 
-    /// How long jobs have run.
+    /// How long jobs have run; those that were cancelled before are not among them.
     pub fn ran(&self) -> &Histogram {
         &self.ran
     }
@@ -119,7 +120,9 @@ impl Metrics for AtomicMetrics {
     }
 
     fn ended(&self, _how: EndingKind, ran: Option<Duration>) {
-        self.ran.record(ran.unwrap_or_default());
+        if let Some(ran) = ran {
+            self.ran.record(ran);
+        }
     }
 
     fn distributions(&self) -> Option<(&Histogram, &Histogram)> {

@@ -26,7 +26,7 @@
 //! | `tray` | what a worker has taken and not begun, where the others see it |
 //! | `worker`, `beds` | who works, who sleeps, who is woken |
 //! | `room`, `submit` | how jobs come in, and who waits for room |
-//! | `lease` | jobs that run with a lease of a scheduler |
+//! | `lease`, `lease_job` | jobs that run with a lease of a scheduler |
 //! | `keeper` | the one who looks again after a while; how many workers there are |
 //! | `life`, `shutdown` | how threads begin and end |
 //!
@@ -38,7 +38,7 @@
 //!        v  it comes back         |  a batch          |  one by one       cancelled before: Cancelled
 //!      accepted ----------------> + ----------------> + ----------------> cleanup, handle
 //!                                 |                   |
-//!                                 +------ shutdown: handed back; pool dropped: Dropped, cleanup, handle
+//!                                 +------ shutdown, when time is up: handed back; pool dropped: Dropped, cleanup, handle
 //! ```
 //!
 //! # Guarantees
@@ -46,16 +46,23 @@
 //! * **Once.** A job that was accepted is run once, or ends cancelled or dropped, or is handed back by a shutdown. Its cleanup runs once in
 //!   each case but the last, where the job is the caller's again.
 //! * **Bounded.** Never more jobs wait than the capacity; up to one batch of 64 for each worker has been taken and not begun.
+//!   What waits for a lease is not among them ([`Pool::submit_with_lease`]): its bound is that of its scheduler, [`max_waiters`](crate::Builder::max_waiters).
 //! * **Nothing is hidden.** What a worker has taken and not begun, others may take; a job that turns out long holds up those behind it
 //!   for about a millisecond, if a worker is idle.
-//! * **Idle is idle.** No thread of a pool wakes up while there is nothing to do.
+//! * **A lone job starts at once** if all workers sleep: one is woken for it. So it does while jobs are long and one sleeps, and beside jobs that have
+//!   turned out long, after a millisecond or two in which nothing else came. While jobs are known to be short and somebody is awake, that one is
+//!   expected to come to it: if he is in a job that turns out long, another one is woken a millisecond or two later.
+//! * **Idle is idle.** No thread of a pool wakes up while there is nothing to do. Unless the system refuses the barrier that it has promised (`membarrier`,
+//!   with which it orders who lies down): then each idle worker looks again every millisecond.
 //! * **Panics stay where they are.** Those of jobs, cleanups, handlers, payloads' `Drop`, metrics and wakers stop in the pool; the worker
-//!   goes on. A worker whose clock panics begins anew, with what it had taken.
-//! * **Shutdown tells the truth**: see [`Pool::shutdown`].
+//!   goes on. A worker whose clock panics begins anew, with what it had taken; so does the keeper.
+//! * **Shutdown drains, and tells the truth**: within its limit what was accepted is run, jobs that wait for a lease as well; what was not is handed
+//!   back, those that still wait for a lease as [`LeaseJob`]s, which go on waiting. See [`Pool::shutdown`].
 //!
 //! # Limitations
 //!
 //! * The keeper's millisecond is a bound on how long a job is overlooked, not on how long it waits.
+//! * Who waits for room is rung in turn, and then has to be faster than newcomers: no place is kept for it.
 //! * A job that never ends keeps its thread. Nothing can stop it; [`Context::is_cancelled`] asks it to.
 //! * With several workers, first in first out is the order in which jobs are taken, in batches; not that in which they end.
 
@@ -75,8 +82,8 @@ mod core;
 mod handle;
 mod job;
 mod keeper;
-#[cfg(not(any(loom, shuttle)))]
 mod lease;
+mod lease_job;
 mod life;
 mod metrics;
 mod pinning;
@@ -93,6 +100,7 @@ pub use builder::{BuildError, Builder, Order};
 pub use cancel::CancelToken;
 pub use handle::{Finished, JobHandle};
 pub use job::{Cleanup, Context, Ending, EndingKind, Failure, Job, Run};
+pub use lease_job::{LeaseJob, LeaseJobError};
 pub use metrics::{AtomicMetrics, Histogram, Metrics, NoMetrics};
 pub use queue::{BucketQueue, JobPriority, JobQueue, PushError, Refusal, SegmentedQueue};
 pub use shutdown::Shutdown;
@@ -107,7 +115,8 @@ pub(crate) mod inner {
     #[cfg(any(loom, shuttle))]
     pub use super::keeper::Memory;
     pub use super::{
-        room::{Room, Waiter},
+        keeper::Keeper,
+        room::{InLine, Room},
         tray::{Hand, Next, Tray},
     };
 }

@@ -1,7 +1,7 @@
 //! Keeping workers on processors.
 
-/// Pins the running thread, worker `number`, to one of the processors that the process may use; does nothing if not asked to, and where the
-/// system cannot.
+/// Pins the running thread, worker `number`, to one of the processors that it may use, as it has inherited them from whoever has built the
+/// pool; does nothing if not asked to, and where the system cannot.
 #[cfg(all(feature = "pinning", not(any(loom, shuttle, miri))))]
 pub fn pin(wanted: bool, number: usize) {
     if wanted

@@ -5,18 +5,26 @@
 //!     W1  push: full                                   F1  pop: there is room
 //!     W2  onto the list, waiting += 1                  F2  light barrier
 //!     W3  heavy barrier                                F3  read the count: nobody: done
-//!     W4  push once more: full                         F4  the queue is at most half full: off the list, as many as
-//!     W5  wait to be rung; then W1                         there is room for, waiting -= 1 each; ring them
+//!     W4  push once more: full                         F4  off the list, as many as there is room for, waiting -= 1
+//!     W5  wait to be rung; then W1                         each; ring them. Or nobody, if jobs are short and little has
+//!                                                          come out: then the keeper is on duty. See below
 //! ```
 //!
-//! **Nobody waits for ever.** W3 and F2 are a full fence on both sides: if W4 finds the queue full, every pop after that
-//! finds somebody waiting, and one of them finds the queue half empty, because all that is in it is popped. So nobody is
-//! woken for each single place: a submitter that is as fast as the workers would be, at every job.
+//! **Nobody is forgotten.** W3 and F2 are a full fence on both sides: if W4 finds the queue full, every pop after that finds somebody waiting.
 //!
-//! Those who wait are woken in the order in which they came. Who was woken tries again, and may find that a newcomer was
-//! faster; then it waits at the end of the list.
+//! **When they are rung.** To wake somebody costs microseconds. While jobs are long that is nothing, and each that comes out lets one in. While
+//! they are short, nobody is woken for each single place, for a submitter that is as fast as the workers would be at every job; F4 rings when
+//! the queue is at most half full, *or* when half of its capacity has come out since anybody was rung: newcomers may be filling it as fast as it
+//! is emptied, and it need never be half empty. So of what comes out every half of a capacity rings, if there is room at that moment.
+//!
+//! Those who wait are woken in the order in which they came. Who was woken tries again, and may find that a newcomer was faster; then it waits
+//! at the front of the list, and is the next to be rung. No place is kept for it: against newcomers who try without a pause it may lose again and
+//! again.
 //!
 //! **Who gives up** leaves the list. If it was rung already, it rings the next one in its place.
+//!
+//! A bell is used again when nobody holds it any more but the list of those that are spare: so to wait allocates nothing, once there have been as
+//! many at a time.
 
 use std::{collections::VecDeque, task::Waker, time::Duration};
 
@@ -41,6 +49,10 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    fn new(waker: Option<Waker>) -> Self {
+        Waiter { bell: Mutex::new(Bell { rung: false, waker }), alarm: Condvar::new() }
+    }
+
     fn bell(&self) -> MutexGuard<'_, Bell> {
         // No code that can panic runs under it.
         self.bell.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -87,65 +99,152 @@ impl Drop for Waiter {
     }
 }
 
+/// A waiter on the list, or rung. Whoever has it may come to grief, by the user's clock: what is dropped leaves, as one who gives up.
+pub struct InLine<'a> {
+    room: &'a Room,
+    /// There until it leaves.
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl InLine<'_> {
+    /// Leaves the list. `served`: the waiter has what it waited for, or was rung and has tried. Whether it was rung.
+    pub fn leave(mut self, served: bool) -> bool {
+        self.waiter.take().is_some_and(|waiter| self.room.leave(waiter, served))
+    }
+}
+
+impl std::ops::Deref for InLine<'_> {
+    type Target = Waiter;
+
+    fn deref(&self) -> &Waiter {
+        self.waiter.as_ref().expect("it has not left")
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter.take() {
+            self.room.leave(waiter, false);
+        }
+    }
+}
+
+/// Bells that are kept to be used again.
+const SPARE: usize = 256;
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Arc<Waiter>>,
+    /// Of those who have left, the first one first. Whoever has rung one may hold it for a moment longer.
+    spare: VecDeque<Arc<Waiter>>,
+}
+
+impl Line {
+    /// A bell that nobody else holds, if there is one.
+    fn spare(&mut self) -> Option<Arc<Waiter>> {
+        Arc::get_mut(self.spare.front_mut()?)?;
+        self.spare.pop_front()
+    }
+}
+
 /// All who wait.
 #[derive(Default)]
 pub struct Room {
     waiting: CachePadded<AtomicUsize>,
-    list: Mutex<VecDeque<Arc<Waiter>>>,
+    /// So many have come out while somebody waited and nobody was rung.
+    silent: AtomicUsize,
+    line: Mutex<Line>,
 }
 
 impl Room {
-    fn list(&self) -> MutexGuard<'_, VecDeque<Arc<Waiter>>> {
+    fn line(&self) -> MutexGuard<'_, Line> {
         // No code that can panic runs under it.
-        self.list.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// W2 and W3. `false` if nothing is ordered, and whoever waits must look again by itself before long.
-    pub fn wait(&self, waker: Option<Waker>) -> (Arc<Waiter>, bool) {
+    fn waiter(&self, waker: Option<Waker>) -> Arc<Waiter> {
+        let spare = self.line().spare();
+        let Some(waiter) = spare else { return Arc::new(Waiter::new(waker)) };
+        // Its waker is gone: see `leave`.
+        *waiter.bell() = Bell { rung: false, waker };
+        waiter
+    }
+
+    /// W2 and W3; at the front of the list, if it was rung before, and in vain. `false` if nothing is ordered, and whoever makes room may not see
+    /// who waits: then the keeper must be on duty.
+    pub fn wait(&self, waker: Option<Waker>, again: bool) -> (InLine<'_>, bool) {
         barrier::prepare();
-        let waiter =
-            Arc::new(Waiter { bell: Mutex::new(Bell { rung: false, waker }), alarm: Condvar::new() });
-        let mut list = self.list();
-        list.push_back(Arc::clone(&waiter));
+        let waiter = self.waiter(waker);
+        let mut line = self.line();
+        if line.waiting.is_empty() {
+            // Relaxed: see `freed`.
+            self.silent.store(0, Ordering::Relaxed);
+        }
+        let here = Arc::clone(&waiter);
+        if again {
+            line.waiting.push_front(here);
+        } else {
+            line.waiting.push_back(here);
+        }
         // Relaxed, here and below: W3 and F2 order it.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        drop(list);
+        drop(line);
+        let waiter = InLine { room: self, waiter: Some(waiter) };
         (waiter, barrier::heavy())
     }
 
-    /// Leaves the list. `served`: the waiter has what it waited for, or was rung and has tried.
-    pub fn leave(&self, waiter: &Arc<Waiter>, served: bool) {
-        let mut list = self.list();
-        let at = list.iter().position(|other| Arc::ptr_eq(other, waiter));
+    /// As [`InLine::leave`].
+    fn leave(&self, waiter: Arc<Waiter>, served: bool) -> bool {
+        let waker = waiter.bell().waker.take();
+        let mut line = self.line();
+        let at = line.waiting.iter().position(|other| Arc::ptr_eq(other, &waiter));
         let next = match at {
             Some(at) => {
-                // Its waker is user code: dropped with the last reference, the caller's.
-                let _ = list.remove(at);
+                let _ = line.waiting.remove(at);
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 None
             }
-            None if !served => self.take(&mut list),
+            None if !served => self.take(&mut line),
             None => None,
         };
-        drop(list);
+        if line.spare.len() < SPARE {
+            line.spare.push_back(waiter);
+        }
+        drop(line);
+        // User code.
+        let _ = quietly(|| drop(waker));
         if let Some(next) = next {
             next.ring();
         }
+        at.is_none()
     }
 
-    fn take(&self, list: &mut VecDeque<Arc<Waiter>>) -> Option<Arc<Waiter>> {
-        let next = list.pop_front()?;
+    fn take(&self, line: &mut Line) -> Option<Arc<Waiter>> {
+        let next = line.waiting.pop_front()?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(next)
     }
 
-    /// F2 to F4. `free` says for how many there is room, 0 if the queue is more than half full.
+    /// F2 to F4, when so many have come out. `free` is told how many have since anybody was rung, and says for how many there is room, 0 if it is
+    /// not worth ringing anybody.
     #[inline]
-    pub fn freed(&self, free: impl FnOnce() -> usize) {
+    pub fn freed(&self, count: usize, free: impl FnOnce(usize) -> usize) {
         barrier::light();
         // Relaxed: the barrier orders it.
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.ring(free());
+            self.answer(count, free);
+        }
+    }
+
+    /// F4.
+    #[cold]
+    fn answer(&self, count: usize, free: impl FnOnce(usize) -> usize) {
+        // Relaxed, both: a count that decides when it is worth ringing, and nothing else.
+        let silent = self.silent.fetch_add(count, Ordering::Relaxed) + count;
+        let places = free(silent);
+        if places > 0 {
+            self.silent.store(0, Ordering::Relaxed);
+            self.ring(places);
         }
     }
 
@@ -153,12 +252,23 @@ impl Room {
     #[cold]
     pub fn ring(&self, count: usize) {
         for _ in 0..count {
-            let next = self.take(&mut self.list());
+            let next = self.take(&mut self.line());
             match next {
                 Some(next) => next.ring(),
                 None => return,
             }
         }
+    }
+
+    /// Rings everybody who waits now, and nobody who comes later, be it one who was rung in vain. From the back: who goes to the front again, as
+    /// one rung in vain does, stands there as before.
+    #[cold]
+    pub fn ring_all(&self) {
+        let mut line = self.line();
+        let all = std::mem::take(&mut line.waiting);
+        self.waiting.fetch_sub(all.len(), Ordering::Relaxed);
+        drop(line);
+        all.into_iter().rev().for_each(|waiter| waiter.ring());
     }
 
     /// How many wait.

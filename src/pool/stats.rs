@@ -19,6 +19,9 @@ pub struct PoolStats {
     pub waiting: usize,
     /// Jobs that wait for a lease, or with one for room: see [`Pool::submit_with_lease`].
     pub awaiting_lease: usize,
+    /// Jobs that waited for a lease, or with one for room, and were not run: the pool had no more time for them, and a shutdown hands them back
+    /// ([`Shutdown::unlent`](super::Shutdown::unlent)) or a drop drops them; or what they waited with panicked.
+    pub given_up: usize,
     /// How often there came to be more workers.
     pub scaled_up: u64,
     /// How often there came to be fewer.
@@ -59,10 +62,8 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             queued: core.queue.len(),
             taken: core.trays.iter().map(super::tray::Tray::waiting).sum(),
             waiting: core.room.waiting(),
-            #[cfg(not(any(loom, shuttle)))]
             awaiting_lease: core.errands.count(),
-            #[cfg(any(loom, shuttle))]
-            awaiting_lease: 0,
+            given_up: core.given_up(),
             scaled_up: core.scaled[0].load(Ordering::Relaxed),
             scaled_down: core.scaled[1].load(Ordering::Relaxed),
             done: ended(EndingKind::Done),

@@ -14,12 +14,9 @@ use super::{
     core::{Core, Waiting},
     job::Job,
     queue::{JobQueue, Refusal},
-    room::Waiter,
+    room::InLine,
 };
-use crate::sync::{Arc, Spin};
-
-/// How long somebody waits for room at most where the barrier gives no order, until it looks again.
-const UNORDERED: Duration = Duration::from_millis(1);
+use crate::{node::quietly, sync::Spin};
 
 /// How often a submitter looks for room before it waits for it.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { Spin::YIELD_AFTER };
@@ -99,6 +96,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         if job.is_cancelled() {
             return Err(SubmitError { job, reason: RejectReason::Cancelled });
         }
+        if !self.is_open() {
+            return Err(SubmitError { job, reason: RejectReason::Closed });
+        }
         match self.push(job) {
             Ok(()) => {
                 self.arrived();
@@ -106,6 +106,27 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 Ok(())
             }
             Err(refused) => Err(SubmitError { job: refused.item, reason: refused.reason.into() }),
+        }
+    }
+
+    /// As [`accept`](Self::accept), of the errand of that number: also in a pool that is ending, unless it was given up.
+    fn accept_errand(&self, number: u64, mut job: Job<T>) -> Result<(), SubmitError<T>> {
+        // User code, the clock and what the reclaimer frees: before the list is locked, and after.
+        job.set_since(self.stamp());
+        let section = self.queue.section();
+        let entered = self.errands.enter(number, job, |job| {
+            self.push_stamped(job)
+                .map_err(|refused| SubmitError { job: refused.item, reason: refused.reason.into() })
+        });
+        let _ = quietly(|| drop(section));
+        match entered {
+            Ok(is_last) => {
+                self.arrived();
+                self.after_errand(is_last);
+                self.tell(|metrics| metrics.accepted(1));
+                Ok(())
+            }
+            Err(refused) => Err(refused),
         }
     }
 
@@ -141,31 +162,34 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 other => return other,
             };
         }
+        let mut again = false;
         loop {
-            let (waiter, ordered) = self.room.wait(None);
+            let (waiter, ordered) = self.room.wait(None, again);
+            if !ordered {
+                self.keeper.call();
+            }
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    self.room.leave(&waiter, other.is_ok());
+                    waiter.leave(other.is_ok());
                     return other;
                 }
             };
             let left = until.map(|until| until.saturating_since(self.clock.now()));
             if left.is_some_and(|left| left.is_zero()) {
-                self.room.leave(&waiter, false);
+                waiter.leave(false);
                 return Err(SubmitError { job, reason: RejectReason::TimedOut });
             }
-            let nap = if ordered { left } else { Some(left.unwrap_or(UNORDERED).min(UNORDERED)) };
-            waiter.sleep(nap);
+            waiter.sleep(left);
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    self.room.leave(&waiter, other.is_ok());
+                    waiter.leave(other.is_ok());
                     return other;
                 }
             };
             // Rung, and somebody else was faster; or not rung at all.
-            self.room.leave(&waiter, true);
+            again = waiter.leave(true);
         }
     }
 }
@@ -203,7 +227,8 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
 
     /// Submits a job, waiting for room if there is none.
     ///
-    /// *Blocking*, on the workers. Those who wait are let in in order, but a newcomer may be faster. Each wait allocates once.
+    /// *Blocking*, on the workers. Those who wait are rung in order, as jobs are begun; a newcomer may be faster than who was rung, which
+    /// then is the next to be. Allocates nothing, once as many have waited at a time, up to 256; what is beyond is allocated each time.
     ///
     /// A job that submits to its own pool in this way holds a worker while it waits; if all workers do, it is for ever. Such a job takes
     /// [`try_submit`](Self::try_submit) or [`submit_timeout`](Self::submit_timeout).
@@ -238,21 +263,25 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// Why not all were accepted. One refusal is counted.
     pub fn try_submit_many(&self, jobs: &mut VecDeque<Job<T>>) -> Result<(), RejectReason> {
         let core = &*self.core;
+        if !core.is_open() && !jobs.is_empty() {
+            core.reject(RejectReason::Closed);
+            return Err(RejectReason::Closed);
+        }
+        if M::TIMED {
+            // User code: before anything is taken out of `jobs`, or lies in the queue without anybody having been woken.
+            let now = core.stamp();
+            jobs.iter_mut().for_each(|job| job.set_since(now));
+        }
         let cancelled = jobs.iter().position(Job::is_cancelled);
         let rest = cancelled.map(|at| jobs.split_off(at));
         let before = jobs.len();
         let mut refusal = None;
         match &core.queue {
-            Waiting::Fifo(queue) => {
-                if M::TIMED {
-                    let now = core.stamp();
-                    jobs.iter_mut().for_each(|job| job.set_since(now));
-                }
-                refusal = queue.push_many(jobs, super::JobPriority::NORMAL).err();
-            }
-            Waiting::Priority(_) => {
+            Waiting::Fifo(queue) => refusal = queue.push_many(jobs, super::JobPriority::NORMAL).err(),
+            Waiting::Priority(queue) => {
                 while let Some(job) = jobs.pop_front() {
-                    if let Err(refused) = core.push(job) {
+                    let priority = job.get_priority();
+                    if let Err(refused) = queue.push(job, priority) {
                         jobs.push_front(refused.item);
                         refusal = Some(refused.reason);
                         break;
@@ -287,13 +316,38 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
 #[must_use = "futures do nothing unless polled"]
 pub struct SubmitFuture<'a, T: Send + 'static, M: Metrics> {
     core: &'a Core<T, M>,
+    /// Dropped before the job, which is user code.
+    waiter: Option<InLine<'a>>,
     job: Option<Job<T>>,
-    waiter: Option<Arc<Waiter>>,
+    /// The number of the errand that it belongs to.
+    errand: Option<u64>,
 }
 
 impl<'a, T: Send + 'static, M: Metrics> SubmitFuture<'a, T, M> {
     pub(super) fn new(core: &'a Core<T, M>, job: Job<T>) -> Self {
-        SubmitFuture { core, job: Some(job), waiter: None }
+        SubmitFuture { core, waiter: None, job: Some(job), errand: None }
+    }
+
+    /// That of an errand, which comes in also while the pool is ending. It has its job only while it is polled: in between the list has it.
+    pub(super) fn of_errand(core: &'a Core<T, M>, number: u64) -> Self {
+        SubmitFuture { core, waiter: None, job: None, errand: Some(number) }
+    }
+
+    /// Gives an errand's its job, for a poll.
+    pub(super) fn set_job(&mut self, job: Job<T>) {
+        self.job = Some(job);
+    }
+
+    /// Takes it back, after one that was not ready.
+    pub(super) fn take_job(&mut self) -> Option<Job<T>> {
+        self.job.take()
+    }
+
+    fn accept(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
+        match self.errand {
+            None => self.core.accept(job),
+            Some(number) => self.core.accept_errand(number, job),
+        }
     }
 
     /// The job, if it was not accepted yet.
@@ -304,11 +358,13 @@ impl<'a, T: Send + 'static, M: Metrics> SubmitFuture<'a, T, M> {
     /// One attempt.
     fn attempt(&mut self) -> Poll<Result<(), SubmitError<T>>> {
         let job = self.job.take().expect("polled after it was ready");
-        match self.core.accept(job) {
+        match self.accept(job) {
             Err(SubmitError { job, reason: RejectReason::Full }) => {
                 self.job = Some(job);
                 Poll::Pending
             }
+            // An errand is refused if it was given up: that is counted already.
+            Err(refused) if self.errand.is_some() => Poll::Ready(Err(refused)),
             other => Poll::Ready(other.or_else(|refused| self.core.refuse(refused))),
         }
     }
@@ -327,35 +383,29 @@ impl<T: Send + 'static, M: Metrics> Future for SubmitFuture<'_, T, M> {
         {
             return Poll::Pending;
         }
+        // Taken out, so that it leaves even if the attempt panics.
+        let waiter = this.waiter.take();
         // W1, at first, and again each time it was rung.
         let submitted = this.attempt();
-        if let Some(waiter) = this.waiter.take() {
-            // One that is refused, because it was cancelled meanwhile, leaves its place to the next.
-            this.core.room.leave(&waiter, !matches!(submitted, Poll::Ready(Err(_))));
-        }
+        // One that is refused, because it was cancelled meanwhile, leaves its place to the next.
+        let served = !matches!(submitted, Poll::Ready(Err(_)));
+        let again = waiter.is_some_and(|waiter| waiter.leave(served));
         if submitted.is_ready() {
             return submitted;
         }
-        // Whether it is ordered does not matter: a pop that did not see us was followed by others, or by its worker's B2 and B3, which rings
-        // too; that one and W3 have a fence of their own, whatever the kernel says. To wake ourselves would be to be polled again at once,
-        // without end where a waker polls there and then (`lease`).
-        let (waiter, _ordered) = this.core.room.wait(Some(context.waker().clone()));
+        let (waiter, ordered) = this.core.room.wait(Some(context.waker().clone()), again);
+        if !ordered {
+            // To wake ourselves would be to be polled again at once, without end where a waker polls there and then (`lease`).
+            this.core.keeper.call();
+        }
         // W4.
         let submitted = this.attempt();
         if let Poll::Ready(submitted) = submitted {
-            this.core.room.leave(&waiter, submitted.is_ok());
+            waiter.leave(submitted.is_ok());
             return Poll::Ready(submitted);
         }
         this.waiter = Some(waiter);
         Poll::Pending
-    }
-}
-
-impl<T: Send + 'static, M: Metrics> Drop for SubmitFuture<'_, T, M> {
-    fn drop(&mut self) {
-        if let Some(waiter) = self.waiter.take() {
-            self.core.room.leave(&waiter, false);
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::sync::{Arc, Mutex};
 
-type Body = Box<dyn FnOnce(&Context<'_>) -> Result<(), Failure> + Send>;
+pub(super) type Body = Box<dyn FnOnce(&Context<'_>) -> Result<(), Failure> + Send>;
 
 /// A closure that is a job's payload. One allocation, or two with a result.
 ///
@@ -20,54 +20,95 @@ type Body = Box<dyn FnOnce(&Context<'_>) -> Result<(), Failure> + Send>;
 /// assert_eq!(answer.wait().unwrap(), 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Task(Option<Body>);
+pub struct Task {
+    body: Option<Body>,
+    /// What is done when it has ended. In a box of its own: most have none, and a job that is moved about is small.
+    cleanup: Option<Box<Cleanup>>,
+}
+
+/// What is done when a task has ended, however.
+pub(super) type Cleanup = Box<dyn FnOnce(&Ending) + Send>;
 
 impl Task {
     /// A task that calls `body`.
     pub fn new(body: impl FnOnce(&Context<'_>) -> Result<(), Failure> + Send + 'static) -> Self {
-        Task(Some(Box::new(body)))
+        Task { body: Some(Box::new(body)), cleanup: None }
     }
 
     /// A job that calls `body`.
     pub fn job(body: impl FnOnce(&Context<'_>) -> Result<(), Failure> + Send + 'static) -> Job<Task> {
-        Task(Some(Box::new(body))).into_job()
+        Task::new(body).into_job()
+    }
+
+    /// A job that calls `body`, and a handle of what that returns. A token and a priority may be given to the job; another handle
+    /// may not: this one would be told that it was dropped.
+    ///
+    /// ```
+    /// use leasehold::pool::{CancelToken, JobPriority, Pool, Task};
+    ///
+    /// let pool = Pool::<Task>::builder().workers(1).build()?;
+    /// let (job, answer) = Task::returning(|_| 6 * 7);
+    /// pool.try_submit(job.priority(JobPriority::HIGHEST).cancel_with(CancelToken::new()))?;
+    /// assert_eq!(answer.wait().unwrap(), 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn returning<R: Send + 'static>(
+        body: impl FnOnce(&Context<'_>) -> R + Send + 'static,
+    ) -> (Job<Task>, TaskHandle<R>) {
+        let result = Arc::new(Mutex::new(None));
+        let here = Arc::clone(&result);
+        let (job, handle) = Task::job(move |context| {
+            let value = body(context);
+            *here.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            Ok(())
+        })
+        .with_handle();
+        (job, TaskHandle { result, handle })
     }
 
     /// What the closure holds, be it a lease, is let go when the job has ended, though nobody has asked its handle yet.
     fn into_job(self) -> Job<Task> {
-        let job = Job::new(self, |task, context| match task.0.take() {
+        let job = Job::new(self, |task, context| match task.body.take() {
             Some(body) => body(context),
             None => Ok(()),
         });
-        job.cleanup(|task, _| drop(task.0.take()))
+        job.cleanup(|task, ending| {
+            drop(task.body.take());
+            if let Some(cleanup) = task.cleanup.take() {
+                cleanup(ending);
+            }
+        })
     }
 }
 
-type Slot<R> = Arc<Mutex<Option<R>>>;
+/// Where a result belongs.
+pub(super) type Slot<R> = Arc<Mutex<Option<R>>>;
 
-#[cfg(not(any(loom, shuttle)))]
 impl Task {
-    /// A job whose closure comes later, or never; the handle of its result, and where that belongs.
-    pub(super) fn unset<R>() -> (Job<Task>, TaskHandle<R>, Slot<R>) {
-        let result = Arc::new(Mutex::new(None));
-        let (job, handle) = Task(None).into_job().with_handle();
-        (job, TaskHandle { result: Arc::clone(&result), handle }, result)
+    /// A job whose closure comes later, or never, and the handle of the result that will be in `result`.
+    pub(super) fn unset<R>(result: Slot<R>) -> (Job<Task>, TaskHandle<R>) {
+        let (job, handle) = Task { body: None, cleanup: None }.into_job().with_handle();
+        (job, TaskHandle { result, handle })
     }
 
     /// Gives a job its closure.
-    pub(super) fn set(
-        job: &mut Job<Task>,
-        body: impl FnOnce(&Context<'_>) -> Result<(), Failure> + Send + 'static,
-    ) {
+    pub(super) fn set(job: &mut Job<Task>, body: Body) {
         if let Some(task) = job.payload_mut() {
-            task.0 = Some(Box::new(body));
+            task.body = Some(body);
+        }
+    }
+
+    /// Sets what is done when a job has ended, after its closure is gone.
+    pub(super) fn set_cleanup(job: &mut Job<Task>, cleanup: Cleanup) {
+        if let Some(task) = job.payload_mut() {
+            task.cleanup = Some(Box::new(cleanup));
         }
     }
 }
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("was_called", &self.0.is_none()).finish()
+        f.debug_struct("Task").field("was_called", &self.body.is_none()).finish()
     }
 }
 
@@ -92,7 +133,7 @@ impl<R> TaskHandle<R> {
     /// Waits for the result.
     ///
     /// # Errors
-    /// How it ended, if there is none: it panicked, or was dropped without having been run.
+    /// How it ended, if there is none: it panicked, was cancelled, or was dropped without having been run.
     pub fn wait(self) -> Result<R, Ending> {
         let finished = self.handle.wait();
         Self::result(&self.result, finished)
@@ -125,15 +166,8 @@ impl<M: Metrics> Pool<Task, M> {
         &self,
         body: impl FnOnce(&Context<'_>) -> R + Send + 'static,
     ) -> Result<TaskHandle<R>, SubmitError<Task>> {
-        let result = Arc::new(Mutex::new(None));
-        let here = Arc::clone(&result);
-        let job = Task::job(move |context| {
-            let value = body(context);
-            *here.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
-            Ok(())
-        });
-        let (job, handle) = job.with_handle();
+        let (job, handle) = Task::returning(body);
         self.submit(job)?;
-        Ok(TaskHandle { result, handle })
+        Ok(handle)
     }
 }

@@ -139,6 +139,12 @@ impl<J> Tray<J> {
         self.shared.back.load(Ordering::Relaxed).saturating_sub(self.front())
     }
 
+    /// Whether more is on its way to it, or on it, than its worker has begun. Blocking, on the lock.
+    pub fn has_more(&self) -> bool {
+        let inner = self.shared.inner.lock();
+        !inner.revoked && (inner.state == State::Filling || self.waiting() > 0)
+    }
+
     /// How far the worker is; a hint that tells whether it is held up.
     pub fn front(&self) -> usize {
         self.front.load(Ordering::Relaxed)

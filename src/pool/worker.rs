@@ -9,7 +9,8 @@
 //! To wake a worker costs microseconds, to run a small job takes nanoseconds. So there is a *pace*, the measured mean time of a job, and
 //! three rules:
 //!
-//! * A submitter wakes one if all sleep, at once; and for each job if jobs are long (10 µs).
+//! * A submitter wakes one if all sleep, at once; and for each job if jobs are long (10 µs); and if the keeper is off duty, which says that who is
+//!   awake is in a job that has turned out long, or has just been woken.
 //! * A worker that takes a batch wakes another one if what is left, at the present pace, is work for 200 µs.
 //! * Otherwise the keeper is on duty (`keeper`), called by whoever leaves something while others sleep, be it a job in the queue or a batch on
 //!   a tray: if a millisecond later it has not moved, one job has turned out longer than the pace, and the keeper wakes one more, each
@@ -17,7 +18,9 @@
 //!
 //! A worker that keeps up with its submitters would take every job by itself, and the queue's words would go to and fro between two
 //! processors for each. So after a small batch of short jobs it pauses, about a microsecond, and takes what has come meanwhile. Only while jobs
-//! come: one that comes to an idle pool is begun at once.
+//! come: one that comes to an idle pool is begun at once. So is the first one that comes while all that are awake are in jobs that have turned out
+//! long. One that comes a moment after such a job has begun, or while others come and go beside it, is begun when the keeper has looked: a
+//! millisecond or two later. To know more, a worker would have to read the clock for each job, which costs more than the job.
 //!
 //! While jobs are long a batch is one job. The pace falls at once to what is measured, and rises by an eighth of the difference.
 //!
@@ -28,6 +31,8 @@
 //! something lies on a tray calls the keeper. One that the keeper has found comes before the queue: what is held up there may be more urgent
 //! than all that is in it, and a queue that is never empty must not hide it.
 
+use std::time::Duration;
+
 use super::{
     EndingKind, Metrics,
     core::{Core, Tally},
@@ -35,11 +40,14 @@ use super::{
     queue::JobQueue,
     tray::{Hand, Next},
 };
-use crate::sync::{
-    Spin, Timestamp,
-    atomic::Ordering,
-    barrier,
-    count::{AtomicU64, AtomicUsize},
+use crate::{
+    node::quietly,
+    sync::{
+        Clock, Spin, Timestamp,
+        atomic::Ordering,
+        barrier,
+        count::{AtomicU64, AtomicUsize},
+    },
 };
 
 /// Jobs that are taken at once.
@@ -62,7 +70,7 @@ const GATHER: u32 = 5;
 const SAMPLE: u32 = 8;
 
 /// How long a worker sleeps at most where the barrier gives no order.
-const UNORDERED: std::time::Duration = std::time::Duration::from_millis(1);
+const UNORDERED: Duration = Duration::from_millis(1);
 
 /// The mean time of a job, in nanoseconds.
 pub struct Pace(AtomicU64);
@@ -203,7 +211,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     fn before_batch(&self, pulse: &mut Pulse) {
         if let Some((since, jobs)) = pulse.measured.take() {
-            let took = self.clock.now().saturating_since(since);
+            let took = self.own_clock.now().saturating_since(since);
             self.pace.learn(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs);
         }
         if pulse.small && !self.pace.is_long() {
@@ -215,7 +223,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         pulse.small = jobs < BATCH / 4;
         pulse.unmeasured += 1;
         if !cfg!(any(loom, shuttle)) && (!pulse.small || pulse.unmeasured >= SAMPLE || self.pace.is_long()) {
-            pulse.measured = Some((self.clock.now(), jobs as u64));
+            pulse.measured = Some((self.own_clock.now(), jobs as u64));
             pulse.unmeasured = 0;
         }
     }
@@ -231,7 +239,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let next = hand.filled();
         drop(section);
         // Also if nothing was taken: producers may have been passed by.
-        self.room.freed(|| self.free_places());
+        self.room.freed(jobs, |silent| self.free_places(silent));
         Taken { jobs, next }
     }
 
@@ -269,6 +277,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         0
     }
 
+    /// Whether another worker is just taking something, or has more than it runs. While that is so in a pool that is closed nobody ends: it
+    /// may be more than that worker can run in time, and it is in the queue no more.
+    ///
+    /// One look at each, not at all of them at once: what goes from one tray to another meanwhile may be missed, and is left to whoever took it.
+    fn others_have_more(&self, me: usize) -> bool {
+        self.trays.iter().enumerate().any(|(other, tray)| other != me && tray.has_more())
+    }
+
     /// Nothing was found: looks again for a while, then sleeps.
     fn rest(&self, me: usize, hand: &mut Hand<'_, Job<T>>) -> Rest {
         let mut spin = Spin::new();
@@ -280,14 +296,18 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             if taken.next != Next::Fill {
                 return Rest::Found(taken);
             }
-            if closed {
+            if closed && !self.others_have_more(me) {
                 return Rest::Over { dismissed: false };
             }
         }
         let ordered = self.beds.lie_down(me, self.clock.now());
         // B3. Whether it is closed first: what is not found then will not come.
         let closed = self.is_closed();
-        let taken = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
+        let mut taken = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
+        while closed && taken.next == Next::Fill && self.others_have_more(me) {
+            spin.once();
+            taken = self.find(me, hand, &mut glance, true);
+        }
         if taken.next != Next::Fill || closed {
             let dismissed = self.beds.get_up(me);
             if taken.next != Next::Run {
@@ -310,7 +330,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     /// Wakes another worker if the jobs that are left are worth it, and otherwise has the keeper look after them.
     fn spread(&self, on_tray: usize) {
-        // K2.
+        // K2. No model would miss this one: what was taken was found by `find`, which ends with F2, after K1. It is here so that nobody has to know.
         barrier::light();
         let count = self.beds.count();
         if count.asleep == 0 {
@@ -326,6 +346,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
+    /// How long it is since then, and begins anew; none if no times are taken, or the clock fails: whoever waits for the job must be told all the
+    /// same.
+    #[inline]
+    fn lap(&self, begun: &mut Timestamp) -> Option<Duration> {
+        let ended = if M::TIMED { quietly(|| self.clock.now()) } else { None }?;
+        Some(ended.saturating_since(std::mem::replace(begun, ended)))
+    }
+
     /// Runs a job, which has begun when the one before it ended. Never panics, unless something is wrong in here.
     #[inline]
     fn run(&self, job: &mut Job<T>, me: usize, tally: &Tally, begun: &mut Timestamp) {
@@ -337,10 +365,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             let count = &tally.ended[kind as usize];
             // Relaxed: this worker alone writes it.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let ran = M::TIMED.then(|| {
-                let ended = self.clock.now();
-                ended.saturating_since(std::mem::replace(begun, ended))
-            });
+            let ran = self.lap(begun);
+            // What was cancelled did not run, however long its cleanup took.
+            let ran = if kind == EndingKind::Cancelled { None } else { ran };
             self.tell(|metrics| metrics.ended(kind, ran));
         };
         job.execute(&self.stopping, me, waited, &|payload, ending| self.report(payload, ending), count);

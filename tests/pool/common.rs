@@ -27,6 +27,33 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// One of many attempts must come out so: for what takes a moment, and sometimes longer on a machine that does other things. Wrong code takes longer
+/// each time.
+pub fn once_of_many<R: std::fmt::Debug>(attempt: impl Fn() -> R, comes_out: impl Fn(&R) -> bool) {
+    const MANY: usize = 20;
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| !comes_out(last)) {
+        assert!(seen.len() < MANY, "{seen:?}");
+        seen.push(attempt());
+    }
+}
+
+/// A while in which the threads of these names do not wake up, and the process hardly runs, comes within a minute; if the system says so.
+pub fn eventually_quiet(length: Duration, names: &[&str]) {
+    let start = Instant::now();
+    let look = || names.iter().map(|name| naps(name)).collect::<Vec<_>>();
+    loop {
+        let (before, ticks_before) = (look(), ticks());
+        thread::sleep(length);
+        let (after, ticks_after) = (look(), ticks());
+        let used = ticks_after.zip(ticks_before).map_or(0, |(after, before)| after - before);
+        if before == after && used <= 2 {
+            return;
+        }
+        assert!(start.elapsed() < 3 * LONG, "{before:?}, then {after:?}; {used} ticks");
+    }
+}
+
 /// What `f` answers, on a thread of its own; fails if that takes too long.
 pub fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
@@ -173,4 +200,11 @@ pub fn naps(name: &str) -> Option<u64> {
         }
     }
     sum
+}
+
+/// How many threads of the process have a name that begins so, if the system says so.
+pub fn threads(name: &str) -> Option<usize> {
+    let names = fs::read_dir("/proc/self/task").ok()?.flatten();
+    let names = names.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
+    Some(names.filter(|found| found.starts_with(name)).count())
 }

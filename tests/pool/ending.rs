@@ -1,14 +1,18 @@
 //! How a pool ends, and what it says about it.
 
 use std::{
-    sync::{Arc, Barrier},
+    cell::RefCell,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use leasehold::pool::{Context, EndingKind, Pool, RejectReason, Task};
 
-use super::common::{Gate, LONG, at_gate, closures, eventually, in_time, task};
+use super::common::{Gate, LONG, alone, at_gate, closures, eventually, in_time, task, threads};
 
 #[test]
 fn a_shutdown_without_time_hands_back_what_was_not_run() {
@@ -92,8 +96,34 @@ fn a_shutdown_lets_blocked_submitters_go() {
     gate.open();
 }
 
+/// None of its threads is left, the keeper's neither, whatever they were at.
 #[test]
-fn a_dropped_pool_waits_for_nobody_and_leaks_no_thread() {
+fn a_dropped_pool_leaves_no_thread() {
+    alone("ending::a_dropped_pool_leaves_no_thread", || {
+        for (least, most) in [(1, 1), (3, 3), (1, 4)] {
+            let gate = Gate::default();
+            let pool = Pool::<Task>::builder().adaptive(least, most).build().expect("in range");
+            pool.submit(at_gate(&gate)).expect("open");
+            gate.has(1);
+            if threads("lease-worker").is_none() {
+                return;
+            }
+            // A thread takes its name when it runs.
+            eventually("all have begun", || {
+                (threads("lease-worker"), threads("lease-keeper")) == (Some(least), Some(1))
+            });
+            drop(pool);
+            eventually("only what runs a job is left", || {
+                (threads("lease-worker"), threads("lease-keeper")) == (Some(1), Some(0))
+            });
+            gate.open();
+            eventually("nothing is left", || threads("lease-worker") == Some(0));
+        }
+    });
+}
+
+#[test]
+fn a_dropped_pool_waits_for_nobody_and_drops_what_it_has() {
     let gate = Gate::default();
     let pool = closures(2);
     pool.submit(at_gate(&gate)).expect("open");
@@ -174,4 +204,80 @@ fn a_patient_shutdown_is_told_what_a_hasty_one_was_given() {
         assert_eq!(patient.handed_back, back);
         assert_eq!(pool.stats().done as usize + back, 30);
     }
+}
+
+/// Takes its time when its thread ends.
+pub struct AtTheEnd(pub Arc<AtomicBool>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        thread::sleep(Duration::from_millis(50));
+        self.0.store(true, SeqCst);
+    }
+}
+
+thread_local! {
+    pub static LEFT: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+}
+
+/// Threads are joined: when a shutdown returns, what jobs have left in their thread-locals has been dropped.
+#[test]
+fn a_shutdown_joins_its_threads() {
+    for from_inside in [false, true] {
+        let dropped = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (pool, both) = (Arc::new(closures(2)), Arc::new(Barrier::new(2)));
+        let jobs = dropped.clone().map(|dropped| {
+            let both = Arc::clone(&both);
+            let leave = move |_: &Context<'_>| {
+                both.wait();
+                LEFT.set(Some(AtTheEnd(dropped)));
+            };
+            pool.spawn(leave).expect("open")
+        });
+        jobs.into_iter().for_each(|job| job.wait().expect("run"));
+        if from_inside {
+            // Of the two threads it joins the other one.
+            let (here, seen) = (Arc::clone(&pool), dropped.clone());
+            let ends = move |_: &Context<'_>| {
+                let ended = here.shutdown(LONG).is_complete();
+                (ended, seen.iter().filter(|dropped| dropped.load(SeqCst)).count())
+            };
+            assert_eq!(pool.spawn(ends).expect("open").wait().expect("run"), (true, 1));
+        }
+        assert!(pool.shutdown(LONG).is_complete());
+        assert!(dropped.iter().all(|dropped| dropped.load(SeqCst)), "from inside: {from_inside}");
+    }
+}
+
+/// The last owner of a pool is one of its own jobs: it is dropped there, nobody waits for anybody, and all threads end.
+#[test]
+fn a_job_may_be_the_last_owner_of_its_pool() {
+    alone("ending::a_job_may_be_the_last_owner_of_its_pool", || {
+        for workers in [1, 3] {
+            let (pool, gate) = (Arc::new(closures(workers)), Gate::default());
+            let (here, inner) = (Arc::clone(&pool), gate.clone());
+            let job = pool.spawn(move |_| {
+                inner.pass();
+                assert_eq!(Arc::strong_count(&here), 1);
+                drop(here);
+                7
+            });
+            gate.has(1);
+            // Behind it, as soon as all are busy.
+            let others: Vec<_> = (1..workers).map(|_| pool.submit(at_gate(&gate))).collect();
+            assert!(others.iter().all(Result::is_ok));
+            gate.has(workers);
+            let (behind, told) = task(|| ()).with_handle();
+            pool.submit(behind).expect("open");
+            drop(pool);
+            gate.open();
+            assert_eq!(in_time("it ends", move || job.expect("open").wait().expect("run")), 7);
+            let ending = in_time("the other one is told", move || told.wait().ending.kind());
+            // Another worker may have been faster than the drop.
+            assert!(ending == EndingKind::Dropped || workers > 1 && ending == EndingKind::Done, "{ending:?}");
+            eventually("all threads end", || {
+                [threads("lease-worker"), threads("lease-keeper")].iter().all(|left| left.unwrap_or(0) == 0)
+            });
+        }
+    });
 }

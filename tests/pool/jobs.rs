@@ -11,12 +11,11 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{
-    Clock, MonotonicClock, Timestamp,
-    pool::{BuildError, CancelToken, Ending, EndingKind, Job, JobPriority, Order, Pool, RejectReason, Task},
+use leasehold::pool::{
+    BuildError, CancelToken, Ending, EndingKind, Job, JobPriority, Order, Pool, RejectReason, Task,
 };
 
-use super::common::{Gate, LONG, at_gate, closures, eventually, in_time, poll, task};
+use super::common::{Gate, LONG, at_gate, closures, eventually, poll, task};
 
 #[test]
 fn every_job_is_run_once_by_any_number_of_workers() {
@@ -206,6 +205,13 @@ fn settings_are_checked() {
     for share in [-0.1, 1.1, f64::NAN] {
         assert!(matches!(builder().scale_up_at(share).build(), Err(BuildError::Utilisation(_))));
     }
+    // Bounded, though nobody has asked for it.
+    let (pool, gate) = (closures(1), Gate::default());
+    pool.try_submit(at_gate(&gate)).expect("room");
+    gate.has(1);
+    (0..1_000).for_each(|_| pool.try_submit(task(|| ())).expect("room"));
+    assert_eq!(pool.try_submit(task(|| ())).expect_err("1,000 wait").reason, RejectReason::Full);
+    gate.open();
     let error = builder().adaptive(3, 2).build().expect_err("3 > 2").to_string();
     assert_eq!(error, "3 to 2 workers: allowed are 1 to 16384, the least not above the most");
 }
@@ -280,28 +286,18 @@ fn a_closure_is_dropped_with_its_job() {
     assert_eq!(handle.wait().ending.kind(), EndingKind::Dropped);
 }
 
-/// A worker that comes to grief, here by the clock, comes back, and so does what it had taken.
+/// A closure's job may have a token and a priority, and its result.
 #[test]
-fn a_worker_outlives_its_clock() {
-    struct Fails(MonotonicClock, Arc<AtomicUsize>);
-    impl Clock for Fails {
-        fn now(&self) -> Timestamp {
-            let is_worker = thread::current().name().is_some_and(|name| name.starts_with("lease-worker"));
-            if is_worker && self.1.fetch_add(1, SeqCst) % 3 == 1 {
-                std::panic::resume_unwind(Box::new("no time"));
-            }
-            self.0.now()
-        }
-    }
-    let asked = Arc::new(AtomicUsize::new(0));
-    let clock = Fails(MonotonicClock::new(), Arc::clone(&asked));
-    let pool = Pool::<Task>::builder().workers(2).clock(clock).build().expect("in range");
-    for round in 0..200 {
-        let handles: Vec<_> = (0..10).map(|i| pool.spawn(move |_| i).expect("open")).collect();
-        for (i, handle) in handles.into_iter().enumerate() {
-            assert_eq!(in_time("it is run", move || handle.wait().expect("done")), i, "round {round}");
-        }
-    }
-    assert_eq!(pool.stats().workers, 2);
-    assert!(asked.load(SeqCst) > 10, "the clock was asked");
+fn a_closure_has_a_result_and_whatever_a_job_has() {
+    let (pool, gate, token) = (closures(1), Gate::default(), CancelToken::new());
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    let (job, kept) = Task::returning(|_| 1);
+    pool.try_submit(job.priority(JobPriority::HIGHEST)).expect("room");
+    let (job, cancelled) = Task::returning(|_| 2);
+    pool.try_submit(job.cancel_with(token.clone())).expect("room");
+    token.cancel();
+    gate.open();
+    assert_eq!(kept.wait().expect("done"), 1);
+    assert!(matches!(cancelled.wait(), Err(Ending::Cancelled)));
 }

@@ -7,10 +7,14 @@
 mod common;
 mod ending;
 mod jobs;
+mod lease_jobs;
 mod leases;
 mod queues;
 mod room;
 mod scaling;
 mod seeds_a;
 mod seeds_w;
+mod seeds_w_queues;
+mod texts;
+mod told;
 mod waking;

@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
     task::{Context as Task_, Poll, Waker},
@@ -13,9 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::pool::{CancelToken, Pool, RejectReason, Task};
+use leasehold::pool::{CancelToken, EndingKind, Job, Order, Pool, RejectReason, Task};
 
-use super::common::{Gate, LONG, at_gate, eventually, in_time, poll, poll_by, task, waker};
+use super::common::{
+    Gate, LONG, at_gate, block, bounded, eventually, in_time, poll, poll_by, task, waker, warm,
+};
 
 #[test]
 fn submitters_wait_for_room_or_time() {
@@ -151,4 +153,137 @@ fn a_waker_may_end_the_pool() {
     assert!(matches!(poll_by(&mut future, Waker::noop()), Poll::Ready(Err(_))));
     assert!(pool.shutdown(LONG).is_complete());
     assert_eq!(pool.stats().done, 2);
+}
+
+/// While jobs are long each place that is free lets one in, though the queue is nowhere near empty: a thread, one with a limit, and a task.
+#[test]
+fn while_jobs_are_long_one_place_lets_one_in() {
+    const CAPACITY: usize = 100;
+    let pool = Arc::new(bounded(1, CAPACITY));
+    let (step, steps) = mpsc::channel::<()>();
+    let (steps, begun) = (Arc::new(Mutex::new(steps)), Arc::new(AtomicUsize::new(0)));
+    let one_step = || {
+        let (steps, begun) = (Arc::clone(&steps), Arc::clone(&begun));
+        task(move || {
+            begun.fetch_add(1, SeqCst);
+            _ = steps.lock().unwrap().recv();
+        })
+    };
+    pool.submit(one_step()).expect("open");
+    eventually("it is begun", || begun.load(SeqCst) == 1);
+    (0..CAPACITY).for_each(|_| pool.try_submit(one_step()).expect("room"));
+    let (thread, limited) = (Arc::clone(&pool), Arc::clone(&pool));
+    let (job, limited_job) = (one_step(), one_step());
+    let threads = [
+        thread::spawn(move || thread.submit(job).is_ok()),
+        thread::spawn(move || limited.submit_timeout(limited_job, LONG).is_ok()),
+    ];
+    let woken = Arc::new(AtomicUsize::new(0));
+    let here = Arc::clone(&woken);
+    eventually("the threads wait", || pool.stats().waiting == 2);
+    let mut future = pool.submit_async(one_step());
+    assert!(poll_by(&mut future, &waker(move || _ = here.fetch_add(1, SeqCst))).is_pending());
+    // Three long jobs end, and three more are begun; most of a hundred stay.
+    for ended in 1..=3 {
+        thread::sleep(Duration::from_millis(1));
+        step.send(()).unwrap();
+        eventually("the next one is begun", || begun.load(SeqCst) == ended + 1);
+    }
+    for thread in threads {
+        assert!(in_time("the threads are let in", move || thread.join().unwrap()));
+    }
+    eventually("the task is woken", || woken.load(SeqCst) == 1);
+    assert!(matches!(poll(&mut future), Poll::Ready(Ok(()))));
+    assert_eq!((pool.stats().queued, pool.stats().waiting), (CAPACITY, 0));
+    drop(step);
+    assert!(pool.shutdown(LONG).is_complete());
+}
+
+/// Those who wait are let in beside newcomers who fill the queue as fast as it is emptied, so that it is never half empty: here the jobs themselves.
+#[test]
+fn newcomers_do_not_keep_those_who_wait_out() {
+    fn again(pool: &Arc<Pool<Task>>, ends: &Arc<AtomicBool>) -> Job<Task> {
+        let (pool, ends) = (Arc::clone(pool), Arc::clone(ends));
+        task(move || {
+            if !ends.load(SeqCst) && pool.stats().queued < 900 {
+                _ = pool.try_submit(again(&pool, &ends));
+            }
+        })
+    }
+    let (pool, ends, gate) = (Arc::new(bounded(1, 1_000)), Arc::default(), Gate::default());
+    warm(&pool);
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    (0..1_000).for_each(|_| pool.try_submit(again(&pool, &ends)).expect("room"));
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.submit(task(|| ())).is_ok())
+        })
+        .collect();
+    eventually("they wait", || pool.stats().waiting == 3);
+    gate.open();
+    for thread in waiting {
+        assert!(in_time("they are let in", move || thread.join().unwrap()));
+    }
+    assert!(pool.stats().queued > 0, "newcomers go on");
+    ends.store(true, SeqCst);
+    assert!(pool.shutdown(LONG).is_complete());
+}
+
+/// Jobs that turn out long although those before them were short: the room that they leave is given away, though nothing else comes out; here they
+/// even wait for those who wait. Each worker takes a batch, which is far from half of the capacity.
+#[test]
+fn room_left_by_jobs_that_turn_out_long_is_given_away() {
+    for (workers, order) in [(1, Order::Fifo), (2, Order::Fifo), (1, Order::Priority), (2, Order::Priority)] {
+        let builder = Pool::<Task>::builder().workers(workers).capacity(1_000).order(order);
+        let pool = Arc::new(builder.build().expect("in range"));
+        // The time is taken of some batches only: one of those at the first gate may be among them, and then jobs are known to be long.
+        for _ in 0..4 {
+            warm(&pool);
+            let (first, second) = (Gate::default(), Gate::default());
+            (0..workers).for_each(|_| pool.submit(at_gate(&first)).expect("open"));
+            first.has(workers);
+            (0..1_000).for_each(|_| pool.try_submit(at_gate(&second)).expect("room"));
+            let thread = {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || pool.submit(task(|| ())).is_ok())
+            };
+            eventually("the thread waits", || pool.stats().waiting == 1);
+            let woken = Arc::new(AtomicUsize::new(0));
+            let here = Arc::clone(&woken);
+            let mut future = pool.submit_async(task(|| ()));
+            assert!(poll_by(&mut future, &waker(move || _ = here.fetch_add(1, SeqCst))).is_pending());
+            first.open();
+            second.has(workers);
+            assert!(in_time("the thread is let in", move || thread.join().unwrap()));
+            eventually("the task is woken", || woken.load(SeqCst) == 1);
+            assert!(matches!(poll(&mut future), Poll::Ready(Ok(()))));
+            second.open();
+            eventually("all sleep", || (pool.stats().queued, pool.stats().idle) == (0, workers));
+        }
+        assert!(pool.shutdown(LONG).is_complete());
+    }
+}
+
+/// What was not accepted yet is given back whole, and waits no more; what was accepted is the pool's.
+#[test]
+fn a_submission_gives_its_job_back() {
+    let pool = bounded(1, 1);
+    let go = block(&pool);
+    pool.submit(task(|| ())).expect("room");
+    let (job, handle) = task(|| ()).with_handle();
+    let never_polled = pool.submit_async(job);
+    let job = never_polled.into_job().expect("it was not accepted");
+    let mut waits = pool.submit_async(job);
+    assert!(poll(&mut waits).is_pending());
+    assert_eq!(pool.stats().waiting, 1);
+    let job = waits.into_job().expect("it was not accepted");
+    assert_eq!((pool.stats().waiting, handle.is_finished()), (0, false));
+    drop(go);
+    eventually("there is room", || pool.stats().queued == 0);
+    let mut submits = pool.submit_async(job);
+    assert!(matches!(poll(&mut submits), Poll::Ready(Ok(()))));
+    assert!(submits.into_job().is_none(), "it is the pool's");
+    assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
 }

@@ -1,8 +1,20 @@
 //! Pools whose workers come and go.
 
-use std::{collections::VecDeque, thread, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
-use leasehold::pool::{AtomicMetrics, Pool, Task};
+use leasehold::{
+    Clock, ManualClock, Timestamp,
+    pool::{AtomicMetrics, Metrics, Pool, Task},
+};
 
 use super::common::{Gate, LONG, at_gate, eventually, task, warm};
 
@@ -31,6 +43,10 @@ fn workers_come_when_the_queue_is_full_and_go_when_they_idle() {
     eventually("as few as may be", || pool.stats().workers == 1);
     thread::sleep(Duration::from_millis(60));
     assert_eq!(pool.stats().workers, 1, "and not fewer");
+    let stats = pool.stats();
+    assert_eq!(stats.scaled_down, 5, "one at a time");
+    // Told afterwards.
+    eventually("the metrics know", || pool.metrics().scalings() == stats.scaled_up + stats.scaled_down);
     assert_eq!(pool.spawn(|_| 1).expect("open").wait().expect("done"), 1);
 }
 
@@ -69,5 +85,124 @@ fn workers_come_for_what_lies_on_a_tray() {
     gate.has(1);
     eventually("another worker has run them", || pool.stats().done == 2_060);
     assert!(pool.stats().workers > 1);
+    gate.open();
+}
+
+/// Stands still but when it is told to go on, and knows how often the keeper has looked.
+#[derive(Default)]
+struct Watched {
+    time: ManualClock,
+    looks: AtomicUsize,
+}
+
+impl Clock for Watched {
+    fn now(&self) -> Timestamp {
+        if thread::current().name() == Some("lease-keeper") {
+            self.looks.fetch_add(1, SeqCst);
+        }
+        self.time.now()
+    }
+}
+
+/// Jobs of five milliseconds each, by the pool's clock, in a queue of which `waiting` are never begun yet; after so many of them, whether there came to be
+/// another worker. Between two jobs the keeper looks once at least.
+fn comes_while_jobs_pass(waiting: usize, jobs: usize) -> bool {
+    let clock = Arc::new(Watched::default());
+    let pool = Pool::<Task>::builder()
+        .adaptive(1, 2)
+        .capacity(1_000)
+        .scale_up_at(1.0)
+        .scale_up_after(Duration::from_millis(50))
+        .scale_rest(Duration::ZERO)
+        .clock(Arc::clone(&clock))
+        .build()
+        .expect("in range");
+    let (pass, passes) = mpsc::channel();
+    let passes = Arc::new(Mutex::new(passes));
+    let submit = || {
+        let passes = Arc::clone(&passes);
+        let job = task(move || {
+            let _ = passes.lock().unwrap().recv();
+        });
+        pool.try_submit(job).expect("room");
+    };
+    (0..=waiting).for_each(|_| submit());
+    for job in 1..=jobs as u64 {
+        submit();
+        pass.send(()).expect("they wait for it");
+        eventually("one more is done", || pool.stats().done == job);
+        clock.time.advance(Duration::from_millis(5));
+        let looks = clock.looks.load(SeqCst);
+        // The second one has begun after it was five milliseconds later.
+        eventually("the keeper looks", || clock.looks.load(SeqCst) >= looks + 2);
+        if pool.stats().scaled_up > 0 {
+            return true;
+        }
+    }
+    drop(pass);
+    false
+}
+
+/// A queue that moves all the time, and in which each job waits for long.
+#[test]
+fn workers_come_when_jobs_wait_for_long_though_the_queue_moves() {
+    assert!(comes_while_jobs_pass(100, 30));
+}
+
+/// A queue that is never empty, and in which nobody waits for long.
+#[test]
+fn workers_do_not_come_when_nobody_waits_for_long() {
+    assert!(!comes_while_jobs_pass(2, 60));
+}
+
+/// Notes each change of the number of workers.
+#[derive(Default)]
+struct Steps(Mutex<Vec<(usize, usize)>>);
+
+impl Metrics for Steps {
+    const TIMED: bool = false;
+
+    fn scaled(&self, from: usize, to: usize) {
+        self.0.lock().unwrap().push((from, to));
+    }
+}
+
+fn crowded(rest: Duration, gate: &Gate) -> Pool<Task, Steps> {
+    let pool = Pool::<Task>::builder()
+        .adaptive(8, 40)
+        .capacity(100)
+        .scale_up_at(0.1)
+        .scale_rest(rest)
+        .metrics(Steps::default())
+        .build()
+        .expect("in range");
+    for _ in 0..100 {
+        pool.submit(at_gate(gate)).expect("open");
+    }
+    pool
+}
+
+/// A quarter of those there are comes at a time, one at least.
+#[test]
+fn workers_come_by_a_quarter() {
+    let gate = Gate::default();
+    let pool = crowded(Duration::ZERO, &gate);
+    eventually("as many as may be", || {
+        pool.metrics().0.lock().unwrap().last().is_some_and(|&(_, to)| to == 40)
+    });
+    let steps = pool.metrics().0.lock().unwrap().clone();
+    assert_eq!(steps, [(8, 10), (10, 12), (12, 15), (15, 18), (18, 22), (22, 27), (27, 33), (33, 40)]);
+    assert_eq!((pool.stats().scaled_up, pool.stats().workers), (8, 40));
+    gate.open();
+}
+
+/// Not again before some time has passed, however crowded the queue is.
+#[test]
+fn workers_come_once_in_a_while() {
+    let gate = Gate::default();
+    let pool = crowded(LONG, &gate);
+    eventually("some come", || pool.stats().scaled_up == 1);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!((pool.stats().scaled_up, pool.stats().workers), (1, 10));
     gate.open();
 }

@@ -12,31 +12,51 @@ use std::{
 
 use leasehold::pool::{AtomicMetrics, CancelToken, Job, Pool, RejectReason, SubmitError, Task};
 
-use super::common::{LONG, block, bounded, eventually, rerun, task};
+use super::common::{LONG, block, bounded, eventually, once_of_many, rerun, task};
 
 /// A1: a submitter that is blocked when the pool ends gets its job back.
 #[test]
 fn a01_a_blocked_submitter_gets_its_job_back() {
-    let pool = Arc::new(bounded(1, 1));
-    let go = block(&pool);
-    pool.submit(task(|| ())).expect("open");
+    type Numbered = (u32, Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+    let job = |number, held| {
+        Job::<Numbered>::new((number, held), |(_, held), _| {
+            if let Some((begin, gone)) = held {
+                let _ = begin.send(());
+                let _ = gone.recv();
+            }
+            Ok(())
+        })
+    };
+    let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
+    let pool = Arc::new(Pool::<Numbered>::builder().workers(1).capacity(1).build().expect("in range"));
+    pool.submit(job(1, Some((begin, gone)))).expect("open");
+    begun.recv_timeout(LONG).expect("it runs");
+    pool.submit(job(2, None)).expect("room for one");
     let blocked = {
         let pool = Arc::clone(&pool);
-        thread::spawn(move || pool.submit(task(|| ())).expect_err("closed").reason)
+        thread::spawn(move || pool.submit(job(3, None)).expect_err("closed"))
     };
     eventually("it waits", || pool.stats().waiting == 1);
-    let _ = pool.shutdown(Duration::ZERO);
-    assert_eq!(blocked.join().unwrap(), RejectReason::Closed);
+    let ended = pool.shutdown(Duration::ZERO);
+    let unrun: Vec<u32> = ended.unrun.iter().map(|job| job.payload().0).collect();
+    assert_eq!(unrun, [2], "what was in the queue is the shutdown's");
+    let refused = blocked.join().expect("no panic");
+    assert_eq!(refused.reason, RejectReason::Closed);
+    assert_eq!(refused.into_job().payload().0, 3);
     drop(go);
 }
 
 fn adaptive(least: usize, most: usize) -> Pool<Task> {
+    adaptive_for(least, most, Duration::from_millis(10))
+}
+
+fn adaptive_for(least: usize, most: usize, idle: Duration) -> Pool<Task> {
     Pool::builder()
         .adaptive(least, most)
         .capacity(40)
         .scale_up_at(0.1)
         .scale_rest(Duration::ZERO)
-        .idle_for(Duration::from_millis(10))
+        .idle_for(idle)
         .build()
         .expect("in range")
 }
@@ -78,6 +98,17 @@ fn a03_a_long_job_is_no_idleness() {
     drop(first);
     drop(second);
     eventually("now one goes", || pool.stats().workers == 1);
+    // Nor has it idled in the moment after: a job that was longer than what counts as idle is not held against it.
+    let pool = adaptive_for(1, 2, Duration::from_millis(400));
+    let (first, second) = (block(&pool), block(&pool));
+    thread::sleep(Duration::from_millis(500));
+    let end = Instant::now();
+    drop((first, second));
+    thread::sleep(Duration::from_millis(100));
+    let workers = pool.stats().workers;
+    // On a machine so busy that it cannot be told nothing is said.
+    assert!(workers == 2 || end.elapsed() > Duration::from_millis(350), "{workers} workers are left");
+    eventually("one goes in its time", || pool.stats().workers == 1);
 }
 
 /// A4: when time is up, jobs that run are told.
@@ -217,6 +248,36 @@ fn a12_each_number_means_one_thing() {
     assert_eq!((metrics.accepted(), metrics.waited().count(), metrics.ran().count()), (3, 3, 3));
     assert!(metrics.ran().sum() >= Duration::from_millis(30));
     assert!(metrics.waited().sum() >= Duration::from_millis(29), "the third has waited for two");
+    assert_eq!((stats.scaled_up, stats.scaled_down, metrics.scalings()), (0, 0, 0));
+}
+
+/// A12 too: a worker in a job is busy, the others are idle; a job that was cancelled did not run, and is not told among those that did.
+#[test]
+fn a12_busy_is_not_idle_and_cancelled_is_not_run() {
+    let pool =
+        Pool::<Task>::builder().workers(3).metrics(AtomicMetrics::default()).build().expect("in range");
+    let (begin, begun) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    pool.submit(task(move || {
+        begin.send(()).unwrap();
+        let _ = gone.recv();
+    }))
+    .expect("open");
+    begun.recv().unwrap();
+    eventually("the others sleep", || (pool.stats().workers, pool.stats().idle) == (3, 2));
+    drop(go);
+    eventually("all do", || (pool.stats().workers, pool.stats().idle) == (3, 3));
+    let token = CancelToken::new();
+    let stops = token.clone();
+    // In its own worker's way: the second cannot begin before the first has ended.
+    let single =
+        Pool::<Task>::builder().workers(1).metrics(AtomicMetrics::default()).build().expect("in range");
+    let jobs = [task(move || stops.cancel()), task(|| ()).cancel_with(token)];
+    assert!(single.try_submit_many(&mut jobs.into()).is_ok());
+    assert!(single.shutdown(LONG).is_complete());
+    let (stats, metrics) = (single.stats(), single.metrics());
+    assert_eq!((stats.done, stats.cancelled), (1, 1));
+    assert_eq!((metrics.waited().count(), metrics.ran().count()), (2, 1));
 }
 
 /// A13: jobs that fail write nothing anywhere: who is told is the handler. This test runs itself once more, with the failing jobs, and
@@ -261,7 +322,8 @@ fn a14_worker_numbers_are_distinct() {
     }
 }
 
-/// A15: more workers than processors may be the least.
+/// A15: more workers than processors may be the least. There it was enough to set the least alone, above a most that was the number of processors;
+/// here no call sets the least alone: `workers` and `adaptive` say both.
 #[test]
 fn a15_the_least_may_be_above_the_processors() {
     let many = thread::available_parallelism().map_or(1, usize::from) + 3;
@@ -271,9 +333,12 @@ fn a15_the_least_may_be_above_the_processors() {
 /// A16: a shutdown that has run out of time returns then, not a second later.
 #[test]
 fn a16_time_is_up_when_it_is_up() {
-    let pool = bounded(1, 10);
-    let _go = block(&pool);
-    let start = Instant::now();
-    let _ = pool.shutdown(Duration::from_millis(20));
-    assert!(start.elapsed() < Duration::from_millis(900));
+    let take = || {
+        let pool = bounded(1, 10);
+        let _go = block(&pool);
+        let start = Instant::now();
+        let _ = pool.shutdown(Duration::from_millis(20));
+        start.elapsed()
+    };
+    once_of_many(take, |&took| took < Duration::from_millis(900));
 }

@@ -112,7 +112,7 @@ pub trait JobQueue<T>: Send + Sync {
     fn push(&self, item: T, priority: JobPriority) -> Result<(), PushError<T>>;
 
     /// Takes items from the front of `items` and puts them in, all with one priority, in their order, until none is left
-    /// or one is refused. Answers how many went in; what did not is still in `items`.
+    /// or one is refused. What did not go in is still in `items`.
     ///
     /// # Errors
     /// Why not all went in. So many did as are missing from `items`.

@@ -16,13 +16,15 @@ use crate::sync::{
     barrier, prefetch, prefetch_to_write,
 };
 
-/// States of a slot: the number of the segment's life, times four, and one of these. A state of an earlier life is empty, so that a
+/// States of a slot: the number of the segment's life, times [`LIFE`], and one of these. A state of an earlier life is empty, so that a
 /// segment that is used again need not be touched before. A reserved slot is its producer's until it is `FULL`, and then its consumer's.
 const FULL: u32 = 1;
 /// Its consumer had passed by, looked once more, and has taken the item after all.
 const TAKEN: u32 = 2;
 /// Its consumer has passed by, and the producer has taken the item back.
 const BACK: u32 = 3;
+/// From one life to the next.
+const LIFE: u32 = 4;
 
 /// How often a consumer looks again before it passes by a producer: each time it waits twice as long as before. None in a
 /// model, where either outcome is explored.
@@ -34,21 +36,19 @@ const LINE: usize = 64;
 /// How far ahead, in bytes, producers and consumers ask for the lines that they will use.
 const AHEAD: usize = 512;
 
-/// Set in `tail`: no slot is reserved any more.
-const CLOSED: usize = 1;
-/// One slot in `tail`.
-const ONE: usize = 2;
+/// Set in `tail`: no slot is reserved any more. More than any index, so that one comparison tells a segment that is closed, or used up.
+const CLOSED: usize = 1 << (usize::BITS - 1);
 
 struct Slot<T> {
     state: AtomicU32,
-    /// The number of the life in which its consumer has passed by; beside the state, so that a producer finds it in the same line.
+    /// The segment's `life` in which its consumer has passed by; beside the state, so that a producer finds it in the same line.
     passed: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
 /// So many slots, the indices of producers and consumers, and a link.
 pub struct Segment<T> {
-    /// Reserved slots, times `ONE`, and `CLOSED`. Never more than there are slots.
+    /// Reserved slots, and `CLOSED`. Never more than there are slots.
     tail: CachePadded<AtomicUsize>,
     head: CachePadded<Head>,
     /// The segment after this one; null if there is none yet; [`Segment::end`] if there will be none.
@@ -57,7 +57,7 @@ pub struct Segment<T> {
     pub below: AtomicPtr<Segment<T>>,
     /// The position of the first slot. Changed only while nobody else can reach the segment, as is `store`.
     base: u64,
-    /// Which of its lives this is, from 1. With `base`.
+    /// Which of its lives this is, from 1, times [`LIFE`]: a state is this and one of those above. With `base`.
     life: u32,
     /// Where it goes when nobody can be reading it any more; none while it is there.
     store: Option<Arc<Store<T>>>,
@@ -99,6 +99,14 @@ impl<T> Slots<T> {
             unsafe { first.add(index).write(slot) };
         }
         Slots { first, count }
+    }
+}
+
+impl<T> Slots<T> {
+    /// The first slots, as far ahead as producers and consumers look: one in each line. Not to be followed.
+    fn ahead(&self) -> impl Iterator<Item = *const Slot<T>> + use<T> {
+        let (first, count) = (self.first.as_ptr().cast_const(), self.count.min(Segment::<T>::AHEAD));
+        (0..count).step_by(Segment::<T>::PER_LINE).map(move |index| first.wrapping_add(index))
     }
 }
 
@@ -151,6 +159,9 @@ impl<T> Segment<T> {
     /// [`AHEAD`], in slots.
     pub const AHEAD: usize = AHEAD.div_ceil(size_of::<Slot<T>>());
 
+    /// Slots that begin in one line, at least one.
+    const PER_LINE: usize = if size_of::<Slot<T>>() < LINE { LINE / size_of::<Slot<T>>() } else { 1 };
+
     /// The size of so many slots.
     pub fn bytes(slots: usize) -> usize {
         slots.saturating_mul(size_of::<Slot<T>>())
@@ -183,18 +194,32 @@ impl<T> Segment<T> {
         // SAFETY: the caller's promise; no reference is made but to these fields.
         unsafe {
             (*segment).base = base;
-            (*segment).life = (*segment).life.wrapping_add(1) & (u32::MAX >> 2);
+            // `reset` ends the last life.
+            (*segment).life += LIFE;
             (*segment).store = Some(store);
         }
+        // Its lines are where its last consumer was. One by one, each would hold up its push, whose read-modify-write waits for the stores before it.
+        // SAFETY: as above.
+        let (tail, slots) = unsafe { (&raw const (*segment).tail, &(*segment).slots) };
+        prefetch_to_write(tail);
+        slots.ahead().for_each(prefetch_to_write);
     }
 
     /// A state in this life.
     fn now(&self, state: u32) -> u32 {
-        self.life << 2 | state
+        self.life | state
     }
 
-    /// Makes it as new, without a place. The caller is the only one who can reach it, and its values have been taken out.
+    /// Makes it as new, without a place; none if its queue has gone, or if this was its last life. The caller is the only one who can reach it, and its
+    /// values have been taken out.
+    ///
+    /// The number of a life never comes again: a slot remembers in which it was passed by, and in the 2^30th life every slot that never was would
+    /// look as if it had been.
     pub fn reset(&mut self) -> Option<Arc<Store<T>>> {
+        if self.life > u32::MAX - LIFE {
+            self.store = None;
+            return None;
+        }
         // Relaxed: nobody else is here; what publishes the segment again publishes these.
         self.tail.store(0, Ordering::Relaxed);
         self.head.claimed.store(0, Ordering::Relaxed);
@@ -211,7 +236,7 @@ impl<T> Segment<T> {
     /// The position up to which slots are reserved.
     pub fn tail_position(&self) -> u64 {
         // Relaxed: a position that was current at some moment is all that is asked.
-        self.base + (self.tail.load(Ordering::Relaxed) / ONE) as u64
+        self.base + (self.tail.load(Ordering::Relaxed) & !CLOSED) as u64
     }
 
     /// The position up to which slots are claimed.
@@ -230,30 +255,58 @@ impl<T> Segment<T> {
             if word & CLOSED != 0 {
                 return Reserved::Refused(Refusal::Closed);
             }
-            let from = word / ONE;
-            let left = self.slots.len() - from;
+            let left = self.slots.len() - word;
             if left == 0 {
                 return Reserved::UsedUp;
             }
-            let count = want.min(left).min(room(self.base + from as u64));
+            let count = want.min(left).min(room(self.base + word as u64));
             if count == 0 {
                 return Reserved::Refused(Refusal::Full);
             }
-            let new = word + count * ONE;
-            match self.tail.compare_exchange_weak(word, new, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Reserved::Slots(from, count),
+            match self.reserve_from(word, count) {
+                Ok(()) => return Reserved::Slots(word, count),
                 Err(found) => word = found,
             }
         }
     }
 
+    /// The CAS of P3; what was there if it fails.
+    #[inline(always)]
+    fn reserve_from(&self, word: usize, count: usize) -> Result<(), usize> {
+        // Relaxed, both: see `reserve`.
+        self.tail.compare_exchange_weak(word, word + count, Ordering::Relaxed, Ordering::Relaxed).map(|_| ())
+    }
+
+    /// P3 to P7 for one item as they usually go: there is a slot, and room, nobody is faster, and no consumer passes by. Otherwise the item
+    /// comes back. Calls nothing: what it leaves alone is `reserve` and `publish` by themselves.
+    #[inline(always)]
+    pub fn push_at_once(&self, item: T, has_room: impl FnOnce(u64) -> bool) -> Result<(), T> {
+        // Relaxed: as in `reserve`.
+        let word = self.tail.load(Ordering::Relaxed);
+        let slots: &[Slot<T>] = &self.slots;
+        // None of one that is used up, or closed.
+        let Some(slot) = slots.get(word) else { return Err(item) };
+        if !has_room(self.base + word as u64) || self.reserve_from(word, 1).is_err() {
+            return Err(item);
+        }
+        if let Some(later) = slots.get(word + Self::AHEAD) {
+            prefetch_to_write(later);
+        }
+        self.fill(slot, item)
+    }
+
     /// P4 to P7: fills a slot that the caller has reserved; the item comes back if its consumer has passed by.
     #[inline]
     pub fn publish(&self, index: usize, item: T) -> Result<(), T> {
-        let slot = &self.slots[index];
         if let Some(later) = self.slots.get(index + Self::AHEAD) {
             prefetch_to_write(later);
         }
+        self.fill(&self.slots[index], item)
+    }
+
+    /// P4 to P7, of a slot that the caller has reserved.
+    #[inline(always)]
+    fn fill(&self, slot: &Slot<T>, item: T) -> Result<(), T> {
         // SAFETY: reserved by the caller, and its own until the state is `FULL`.
         slot.value.with_mut(|value| unsafe { (*value).write(item) });
         // P5. Release: pairs with the Acquire loads of `take` and `pass`: whoever sees `FULL` sees the item.
@@ -281,6 +334,39 @@ impl<T> Segment<T> {
         }
     }
 
+    /// Whether the item of an unclaimed slot is there, and so the slot is reserved.
+    #[inline]
+    fn is_full(&self, slot: &Slot<T>) -> bool {
+        // Acquire: pairs with the Release of P5: the item; and whoever reads the `head` that we make of it, and then `tail`, does not read that as less.
+        slot.state.load(Ordering::Acquire) == self.now(FULL)
+    }
+
+    /// Up to which slot they are known to be reserved, with a look at `tail` if that is not enough for `max` after `head`; for one, and within a
+    /// segment, rather with a look at its slot, for `tail` is in the producers' line.
+    #[inline]
+    fn reserved(&self, head: usize, max: usize) -> usize {
+        // Acquire: pairs with the Release of the store below: who made `head` may have learned from this word, and not from `tail`, that
+        // so many slots are reserved.
+        // - it reads that store, or a later one: `tail`, if we come to it, is not read to be less than what was stored;
+        // - it reads an earlier number of this life: as true, and `tail` is asked.
+        // Survives Acquire -> Relaxed: it takes a producer and three consumers, each of which learns from the one before.
+        let mut tail = self.head.seen.load(Ordering::Acquire);
+        if tail.saturating_sub(head) < max && tail < self.slots.len() {
+            if max == 1 && head > 0 && self.is_full(&self.slots[head]) {
+                return head + 1;
+            }
+            let known = tail;
+            // Relaxed: see `reserve`.
+            tail = self.tail.load(Ordering::Relaxed) & !CLOSED;
+            if tail != known {
+                // Release: pairs with the Acquire above.
+                // Survives Release -> Relaxed: as above.
+                self.head.seen.store(tail, Ordering::Release);
+            }
+        }
+        tail
+    }
+
     /// C2: claims up to `max` reserved slots.
     #[inline]
     pub fn claim(&self, max: usize) -> Claimed {
@@ -293,36 +379,43 @@ impl<T> Segment<T> {
             if head == self.slots.len() {
                 return Claimed::UsedUp;
             }
-            // Acquire: pairs with the Release of the store below: who made `head` may have learned from this word, and not from `tail`, that
-            // so many slots are reserved.
-            // - it reads that store, or a later one: `tail`, if we come to it, is not read to be less than what was stored;
-            // - it reads an earlier number of this life: as true, and `tail` is asked.
-            // Survives Acquire -> Relaxed: it takes a producer and three consumers, each of which learns from the one before.
-            let mut tail = self.head.seen.load(Ordering::Acquire);
-            if tail.saturating_sub(head) < max && tail < self.slots.len() {
-                let known = tail;
-                // Relaxed: see `reserve`.
-                tail = self.tail.load(Ordering::Relaxed) / ONE;
-                if tail != known {
-                    // Release: pairs with the Acquire above.
-                    // Survives Release -> Relaxed: as above.
-                    self.head.seen.store(tail, Ordering::Release);
-                }
-            }
+            let tail = self.reserved(head, max);
             let count = max.min(tail - head);
             if count == 0 {
                 return Claimed::Nothing;
             }
-            let new = head + count;
-            let claimed = &self.head.claimed;
-            // Release, and Acquire on failure: as at the load of it.
-            // Survives success Release -> Relaxed: as at the load of it.
-            // Survives failure Acquire -> Relaxed: as at the load of it.
-            match claimed.compare_exchange_weak(head, new, Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return Claimed::Slots(head, count),
+            match self.claim_from(head, count) {
+                Ok(()) => return Claimed::Slots(head, count),
                 Err(found) => head = found,
             }
         }
+    }
+
+    /// The CAS of C2; what was there if it fails.
+    #[inline(always)]
+    fn claim_from(&self, head: usize, count: usize) -> Result<(), usize> {
+        let claimed = &self.head.claimed;
+        // Release, and Acquire on failure: as at the load of it in `claim`.
+        // Survives success Release -> Relaxed: as at that load.
+        // Survives failure Acquire -> Relaxed: as at that load.
+        claimed.compare_exchange_weak(head, head + count, Ordering::Release, Ordering::Acquire).map(|_| ())
+    }
+
+    /// C2 and C3 for one item as they usually go: its slot is not the first one, the item is there, and nobody is faster. Otherwise nothing
+    /// has happened. Calls nothing, as `push_at_once`.
+    #[inline(always)]
+    pub fn pop_at_once(&self) -> Option<T> {
+        // Acquire: as in `claim`.
+        // Survives Acquire -> Relaxed: as in `claim`.
+        let head = self.head.claimed.load(Ordering::Acquire);
+        let slot = self.slots.get(head)?;
+        if head == 0 || !self.is_full(slot) || self.claim_from(head, 1).is_err() {
+            return None;
+        }
+        self.expect_after(head);
+        // SAFETY: `FULL` before the CAS, by which it came to be ours: no other consumer has passed by it, for none has claimed it; and its
+        // producer takes back only what was passed by.
+        Some(slot.value.with(|value| unsafe { (*value).assume_init_read() }))
     }
 
     /// Asks for the line of a slot that will be taken soon.
@@ -330,6 +423,19 @@ impl<T> Segment<T> {
     pub fn expect(&self, index: usize) {
         if let Some(slot) = self.slots.get(index) {
             prefetch(slot);
+        }
+    }
+
+    /// As `expect`, of what comes after a slot that was taken by itself, if it is known that there is so much: the lines of a producer that is near are
+    /// better left to it.
+    #[inline]
+    pub fn expect_after(&self, index: usize) {
+        // Relaxed: a hint.
+        if self.head.seen.load(Ordering::Relaxed) > index + Self::AHEAD {
+            if index == 0 {
+                self.slots.ahead().for_each(prefetch);
+            }
+            self.expect(index + Self::AHEAD);
         }
     }
 
@@ -385,19 +491,41 @@ impl<T> Segment<T> {
     /// Reserves nothing any more; `true` if it was used up already, so that the end must be marked at `next`.
     pub fn close(&self) -> bool {
         // Relaxed: as for `reserve`; who must see what came before is told by the pool, not by this word.
-        self.tail.fetch_or(CLOSED, Ordering::Relaxed) / ONE == self.slots.len()
+        self.tail.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED == self.slots.len()
     }
 
     /// Drops what has not been claimed.
     pub fn drop_items(&mut self) {
         // Relaxed: nobody else is here.
         let head = self.head.claimed.load(Ordering::Relaxed);
-        let tail = self.tail.load(Ordering::Relaxed) / ONE;
+        let tail = self.tail.load(Ordering::Relaxed) & !CLOSED;
         for slot in &self.slots[head..tail] {
             if slot.state.load(Ordering::Relaxed) == self.now(FULL) {
                 // SAFETY: full, and nobody has claimed it.
                 drop(slot.value.with(|value| unsafe { (*value).assume_init_read() }));
             }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// It is used until no number is left for another life, and not again.
+    #[test]
+    fn a_segment_ends_with_its_last_number() {
+        let segment = Box::into_raw(Segment::<u8>::new(2));
+        let store = Arc::new(Store::new(1));
+        // SAFETY: nobody else has it.
+        unsafe {
+            (*segment).life = u32::MAX - 3 * LIFE + 1;
+            for is_used_again in [true, false] {
+                Segment::place(segment, 0, Arc::clone(&store));
+                assert_eq!((*segment).reset().is_some(), is_used_again);
+            }
+            assert!((*segment).store.is_none(), "it keeps nobody");
+            drop(Box::from_raw(segment));
         }
     }
 }

@@ -45,6 +45,11 @@
 //!
 //! A pop that has claimed slots and found every producer of them missing starts again.
 //!
+//! **At once, or patiently.** A push or a pop of one item takes these steps once and in a row first, without a loop and without a call: nobody
+//! is faster at the CAS, nobody passes by, the segment goes on. Where it is otherwise nothing has happened but, at most, an item that came back at P8,
+//! and the same steps are taken from the beginning, out of line, as often as needed. A locked instruction waits for all stores before it, the
+//! saving of registers among them, so that what a call costs comes on top of it: the usual way should have none.
+//!
 //! **A stalled producer** holds up nobody: what it has reserved is passed by, and what was pushed after it comes out. A stalled
 //! consumer holds up what it has claimed, and nothing else.
 //!
@@ -56,7 +61,11 @@
 //! difference is at most the capacity. The number that is read may be an earlier one, kept in `consumed`; before a push is refused
 //! it is read anew. It is refused at a moment at which the queue was full: `tail` was read before `head`, and only grows too.
 //!
-//! **Empty at some moment.** C2 reads head, then tail, of a segment that is not used up. If they are equal then, they were when
+//! **A single pop does not ask producers.** C2 need not read tail if it wants one item and the slot at head is `FULL`: then it is reserved. So a
+//! consumer that keeps up with a producer meets it in the item's line only. At the first slot of a segment it asks all the same, for it may be far behind.
+//! C3 need not look again then: a producer takes back only what was passed by, and nobody passes by a slot that he has not claimed.
+//!
+//! **Empty at some moment.** Otherwise C2 reads head, then tail, of a segment that is not used up. If they are equal then, they were when
 //! tail was read: head had not become more, since it is never more than tail.
 //!
 //! **Closed.** A slot is reserved before CLOSED is set in its segment, or not at all; and a segment is appended before the end mark, or
@@ -228,7 +237,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
                 Err(found) => {
                     // SAFETY: it was never reachable; nobody else knows it. Through the reclaimer, for it may have come from the
                     // store, and must not go back there while somebody believes to know what was below it.
-                    unsafe { guard.retire(fresh, Store::put) };
+                    unsafe { guard.retire_owner(fresh, Segment::<T>::bytes(self.slots), Store::put) };
                     next = found;
                 }
             }
@@ -263,24 +272,37 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
         if self.head.compare_exchange(old, next, Ordering::Release, Ordering::Relaxed).is_ok() {
             // SAFETY: neither `head` nor `tail` leads to it any more, and only the winner of the CAS comes here. Its slots are all
             // claimed; who has claimed or reserved one and is not done holds a guard.
-            unsafe { guard.retire(old, Store::put) };
+            unsafe { guard.retire_owner(old, Segment::<T>::bytes(self.slots), Store::put) };
         }
         true
     }
 
     /// P1 to P8 for one item; it comes back if it is refused.
-    #[inline]
-    pub(in crate::pool) fn push_one(&self, mut item: T) -> Result<(), PushError<T>> {
+    #[inline(always)]
+    pub(in crate::pool) fn push_one(&self, item: T) -> Result<(), PushError<T>> {
         let guard = self.reclaim.pin();
+        // Relaxed: as in `room`, which is asked if there seems to be none. That of a queue without a limit is never written.
+        let has_room =
+            |position: u64| position.wrapping_sub(self.tail.consumed.load(Ordering::Relaxed)) < self.limit;
+        match self.last(&guard).push_at_once(item, has_room) {
+            Ok(()) => Ok(()),
+            Err(item) => self.push_patiently(item, &guard),
+        }
+    }
+
+    /// As `push_one`, whatever comes between.
+    #[cold]
+    #[inline(never)]
+    fn push_patiently(&self, mut item: T, guard: &G::Guard<'_>) -> Result<(), PushError<T>> {
         loop {
-            let segment = self.last(&guard);
-            match segment.reserve(1, |position| self.room(position, &guard)) {
+            let segment = self.last(guard);
+            match segment.reserve(1, |position| self.room(position, guard)) {
                 Reserved::Slots(index, _) => match segment.publish(index, item) {
                     Ok(()) => return Ok(()),
                     Err(back) => item = back,
                 },
                 Reserved::UsedUp => {
-                    if let Err(reason) = self.append(segment, &guard) {
+                    if let Err(reason) = self.append(segment, guard) {
                         return Err(PushError { item, reason });
                     }
                 }
@@ -312,13 +334,24 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     }
 
     /// Takes one item out; none if the queue was empty at some moment of this call. Lock-free.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&self) -> Option<T> {
         let guard = self.reclaim.pin();
+        match self.first(&guard).pop_at_once() {
+            None => self.pop_patiently(&guard),
+            item => item,
+        }
+    }
+
+    /// As `pop`, whatever comes between.
+    #[cold]
+    #[inline(never)]
+    fn pop_patiently(&self, guard: &G::Guard<'_>) -> Option<T> {
         loop {
-            let segment = self.first(&guard);
+            let segment = self.first(guard);
             match segment.claim(1) {
                 Claimed::Slots(index, _) => {
+                    segment.expect_after(index);
                     let item = segment.take(index);
                     if item.is_some() {
                         return item;
@@ -326,7 +359,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
                 }
                 Claimed::Nothing => return None,
                 Claimed::UsedUp => {
-                    if !self.advance(segment, &guard) {
+                    if !self.advance(segment, guard) {
                         return None;
                     }
                 }
@@ -345,6 +378,12 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
     pub(in crate::pool) fn pop_into(&self, max: usize, mut into: impl FnMut(T)) -> usize {
         if max == 0 {
             return 0;
+        }
+        if max == 1 {
+            // There is less to be done for one.
+            let Some(item) = self.pop() else { return 0 };
+            into(item);
+            return 1;
         }
         let guard = self.reclaim.pin();
         let mut taken = 0;
@@ -379,7 +418,7 @@ impl<T: Send + 'static, G: Reclaim> SegmentedQueue<T, G> {
 }
 
 impl<T: Send + 'static, G: Reclaim> JobQueue<T> for SegmentedQueue<T, G> {
-    #[inline]
+    #[inline(always)]
     fn push(&self, item: T, _priority: JobPriority) -> Result<(), PushError<T>> {
         self.push_one(item)
     }

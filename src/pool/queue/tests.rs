@@ -217,6 +217,30 @@ fn each_item_comes_out_once_from_buckets() {
     exactly_once(BucketQueue::bounded(100), THREADS, EACH, false);
 }
 
+/// A producer that stalls in the middle of its push, for as long as it likes: what others have pushed behind it comes out, and when it goes on its
+/// item is its own again, to be pushed anew. W9.
+#[test]
+#[allow(unsafe_code)]
+fn a_stalled_producer_stops_nobody() {
+    let store = Arc::new(recycle::Store::new(0));
+    let mut segment = segment::Segment::<&str>::new(3);
+    // SAFETY: nobody else has it.
+    unsafe { segment::Segment::place(&raw mut *segment, 0, store) };
+    let reserve = || match segment.reserve(1, |_| usize::MAX) {
+        segment::Reserved::Slots(index, 1) => index,
+        _ => panic!("there are three"),
+    };
+    let stalled = reserve();
+    for item in ["second", "third"] {
+        segment.publish(reserve(), item).expect("nobody has passed by");
+    }
+    let segment::Claimed::Slots(first, 3) = segment.claim(3) else { panic!("three are reserved") };
+    let out: Vec<_> = (first..first + 3).map(|index| segment.take(index)).collect();
+    assert_eq!(out, [None, Some("second"), Some("third")]);
+    assert_eq!(segment.publish(stalled, "first"), Err("first"), "it comes too late");
+    segment.drop_items();
+}
+
 /// Eight producers and nobody who takes: exactly so many are accepted as there is room for.
 #[test]
 fn producers_together_keep_the_bound() {
