@@ -1,25 +1,39 @@
 //! Real processes share one fleet through a real server, under a referee who owns the truth: every use of a unit is reported to him, with
-//! its fencing token, before it begins and after it has ended. Meanwhile he kills and stops processes and restarts the server.
+//! its fencing token, before it begins and after it has ended, and so is every use of a budget. Meanwhile he kills and stops processes, cuts one off
+//! from the server, stalls and restarts the server, and lets a replica take over that lacks what was written last, claims among it.
 //!
 //! ```text
 //! cluster_referee referee --server redis-server --seconds 30 --processes 4 --seed 1
 //! ```
 //!
-//! Prints what was checked; ends with 1 if a unit was used twice at once, or nothing was checked.
+//! Prints what was checked; ends with 1 if a unit was used twice at once, if a budget was used too often, if something was not used again in time, if
+//! nothing was checked, if some kind of trouble was not made, if no promotion has lost a claim, or if no use of a stopped process was overtaken.
 
+mod control;
 mod member;
+mod proxy;
 mod referee;
 mod server;
 mod truth;
 
 use std::{collections::HashMap, error::Error, process::ExitCode, time::Duration};
 
-/// Resources of the fleet.
+/// Resources of the fleet that are lent.
 pub const RESOURCES: usize = 10;
-/// Units of each.
+/// Units of each resource.
 pub const UNITS: u32 = 2;
+/// Resources of the fleet that are budgets.
+pub const BUDGETS: usize = 2;
+/// Uses that a unit of one allows in its period.
+pub const USES_PER_UNIT: u32 = 2;
+/// The period.
+pub const PERIOD: Duration = Duration::from_secs(2);
+/// Uses of one budget in any period.
+pub const USES: usize = (UNITS * USES_PER_UNIT) as usize;
 /// The time to live.
 pub const TTL: Duration = Duration::from_secs(3);
+/// How much earlier than the server a process ends its claims: so long a thread may take to say that its use has ended.
+pub const MARGIN: Duration = Duration::from_secs(1);
 
 /// The options after the first word.
 struct Options(HashMap<String, String>);
@@ -59,7 +73,7 @@ fn main() -> ExitCode {
             }),
             "member" => member::run(
                 &options.get::<String>("name", None)?,
-                options.get("server", None)?,
+                [options.get("server", None)?, options.get("spare", None)?],
                 options.get("referee", None)?,
             )
             .map(|()| true),

@@ -1,11 +1,12 @@
-//! A process of the fleet: threads that acquire, report, use, check, report again.
+//! A process of the fleet: threads that acquire, report, use, check, report again. One of them keeps what it has for as long as it may.
 
 use std::{
+    collections::VecDeque,
     error::Error,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -14,10 +15,10 @@ use std::{
 
 use leasehold::{
     Capacity, Entry, Overdue, Scheduler, SplitMix64,
-    cluster::{Cluster, RedisEngine, Share, Start, Terms},
+    cluster::{Cluster, Fence, RedisEngine, Share, Start, Terms},
 };
 
-use crate::{RESOURCES, TTL, UNITS};
+use crate::{BUDGETS, MARGIN, PERIOD, RESOURCES, TTL, UNITS, USES_PER_UNIT, truth::Kind};
 
 type Key = Entry<Arc<str>, u64, ()>;
 
@@ -52,26 +53,63 @@ impl Line {
     }
 }
 
+/// Fences of uses whose period is not over: as long as they are there the next use is one of another unit.
+#[derive(Default)]
+struct Spent(Mutex<VecDeque<(Instant, Fence<Arc<str>>)>>);
+
+impl Spent {
+    fn fences(&self) -> MutexGuard<'_, VecDeque<(Instant, Fence<Arc<str>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before the lease is spent: it comes back later than its fence is forgotten.
+    fn keep(&self, fence: Fence<Arc<str>>) {
+        let mut fences = self.fences();
+        fences.push_back((Instant::now(), fence));
+    }
+
+    fn forget(&self) {
+        let mut fences = self.fences();
+        while fences.front().is_some_and(|(since, _)| since.elapsed() >= PERIOD) {
+            fences.pop_front();
+        }
+    }
+}
+
 /// One lease after another, until the end.
 fn work(
     keys: &Scheduler<Key>,
     cluster: &Cluster<Key>,
+    spent: &Spent,
     ends: &AtomicBool,
     mut line: Line,
-    mut random: SplitMix64,
+    number: u64,
 ) -> std::io::Result<()> {
-    while !ends.load(Ordering::Relaxed) {
-        let Ok(mut lease) = keys.acquire_timeout(Duration::from_millis(200)) else { continue };
-        let Ok(fence) = cluster.fence(&mut lease) else { continue };
+    let mut random = SplitMix64::new(number);
+    let goes_on = || !ends.load(Ordering::Relaxed);
+    while goes_on() {
+        let Ok(mut lease) = keys.request().timeout(Duration::from_millis(200)).wait_owned() else { continue };
+        spent.forget();
+        let Ok(fence) = cluster.fence_owned(&mut lease) else { continue };
         let unit = fence.unit().to_string();
         let Ok(token) = fence.check() else { continue };
+        if Kind::of(&unit) == Kind::Budgets {
+            line.ask(&format!("spend {unit} {token}"))?;
+            spent.keep(fence);
+            cluster.spend(lease);
+            continue;
+        }
         if !line.ask(&format!("begin {unit} {token}"))? {
             continue;
         }
-        // Now and then long enough to outlive a claim, if the server is away.
-        let lasts = if random.below(50) == 0 { 200 + random.below(1_500) } else { 1 + random.below(15) };
-        let end = Instant::now() + Duration::from_millis(u64::from(lasts));
-        while Instant::now() < end && fence.check().is_ok() && !lease.is_revoked() {
+        // Now and then long enough to outlive a claim, if the server is away; and one of us gives back nothing that is not taken from him.
+        let lasts = match random.below(50) {
+            _ if number == 0 => Duration::MAX,
+            0 => Duration::from_millis(200 + u64::from(random.below(1_500))),
+            _ => Duration::from_millis(1 + u64::from(random.below(15))),
+        };
+        let began = Instant::now();
+        while began.elapsed() < lasts && goes_on() && fence.check().is_ok() && !lease.is_revoked() {
             thread::sleep(Duration::from_millis(2));
         }
         line.ask(&format!("end {unit} {token}"))?;
@@ -79,35 +117,42 @@ fn work(
     Ok(())
 }
 
-pub fn run(name: &str, server: u16, referee: u16) -> Result<(), Box<dyn Error>> {
+pub fn run(name: &str, servers: [u16; 2], referee: u16) -> Result<(), Box<dyn Error>> {
     let keys =
         Scheduler::<Key>::builder().max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke).build()?;
     let keys = Arc::new(keys);
-    let share = |number: usize| Share::new(format!("key-{number}"), number as u64).units(UNITS);
+    let budget = |number: usize| {
+        Share::new(format!("budget-{number}"), number as u64)
+            .units(UNITS)
+            .leases_per_unit(USES_PER_UNIT)
+            .period(PERIOD)
+    };
+    let key = |number: usize| Share::new(format!("key-{number}"), (BUDGETS + number) as u64).units(UNITS);
     let cluster = Cluster::builder(name)
-        .terms(Terms::new(TTL))
+        .terms(Terms::new(TTL).margin(MARGIN))
         .on_start(Start::Empty)
-        .shares((0..RESOURCES).map(share))
+        .shares((0..BUDGETS).map(budget).chain((0..RESOURCES).map(key)))
         .start(
-            RedisEngine::new("referee", [format!("redis://127.0.0.1:{server}/")])?,
+            RedisEngine::new("referee", servers.map(|port| format!("redis://127.0.0.1:{port}/")))?,
             &keys,
             |share, units| {
-                Entry::new(share.name.clone(), share.rank, ()).with_capacity(Capacity::Limited(units))
+                let leases = Capacity::Limited(units * share.leases_per_unit);
+                Entry::new(share.name.clone(), share.rank, ()).with_capacity(leases)
             },
         )?;
-    let ends = AtomicBool::new(false);
+    let (spent, ends) = (Spent::default(), AtomicBool::new(false));
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         for number in 0..WORKERS {
             let line = Line::open(referee, name)?;
-            let (keys, cluster, ends) = (&keys, &cluster, &ends);
-            let random = SplitMix64::new(number);
-            scope.spawn(move || work(keys, cluster, ends, line, random));
+            let (keys, cluster, spent, ends) = (&keys, &cluster, &spent, &ends);
+            scope.spawn(move || work(keys, cluster, spent, ends, line, number));
         }
         // The referee closes our input when it is over.
         std::io::stdin().read_to_end(&mut Vec::new())?;
         ends.store(true, Ordering::Relaxed);
         Ok(())
     })?;
+    drop(spent);
     let report = cluster.close(Duration::from_secs(2));
     let stats = cluster.stats();
     println!(

@@ -2,9 +2,11 @@
 //!
 //! A resource is in the scheduler while some of its units are lent here, or leases are out on it. When its last unit is to leave, it drains, and is
 //! removed once nothing is out; so it never comes back half-way. A resource that drains by somebody else's wish is not undrained.
+//!
+//! Units of a budget ([`Share::period`](method@Share::period)) are lent once they have *ripened*: a period after their claim.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::BuildHasher,
     time::Duration,
 };
@@ -12,7 +14,7 @@ use std::{
 use super::{
     engine::{Change, HoldKind},
     fence::Fences,
-    holds::Seen,
+    holds::{Apply, Seen},
     member::{Demand, Local, Loss},
     unit::{Claim, Roll, Share},
 };
@@ -48,6 +50,16 @@ pub struct Desk<R: Resource, S> {
     /// Resources with more leases out than claimed units allow, and how many they allow: what is recorded is revoked. A lease that was
     /// handed to somebody who has not woken up yet is recorded when he does.
     excess: HashMap<usize, u32>,
+    /// When something has come there last.
+    excess_at: Timestamp,
+    /// Of resources with a period: the tokens of what is held, and when each is ripe.
+    ripening: HashMap<usize, Vec<(u64, Timestamp)>>,
+    /// Of those, how many units are to be lent, and how many are.
+    asked: BTreeMap<usize, (u32, u32)>,
+    /// What could not be lent, and nobody has been told yet.
+    refused: Vec<usize>,
+    /// Why, the last time.
+    pub refusal: Option<String>,
     stats: Stats,
     seen_holds: u64,
     pub revoked: u64,
@@ -62,23 +74,27 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         scheduler: Arc<Scheduler<R, S>>,
         roll: Arc<Roll>,
         make: Make<R>,
-        fences: Arc<Fences<R::Key>>,
         clock: Arc<dyn Clock>,
     ) -> Option<Self> {
         let keys: Vec<R::Key> = roll.shares().iter().map(|share| make(share, 1).key()).collect();
         let places: HashMap<_, _> =
             keys.iter().cloned().enumerate().map(|(place, key)| (key, place)).collect();
         (places.len() == keys.len()).then(|| Desk {
+            fences: Arc::new(Fences::new(places.clone(), Arc::clone(&clock))),
             scheduler,
             roll,
             keys,
             places,
             make,
-            fences,
             clock,
             present: HashMap::new(),
             parting: BTreeSet::new(),
             excess: HashMap::new(),
+            excess_at: Timestamp::ZERO,
+            ripening: HashMap::new(),
+            asked: BTreeMap::new(),
+            refused: Vec::new(),
+            refusal: None,
             stats: Stats::default(),
             seen_holds: 0,
             revoked: 0,
@@ -87,13 +103,31 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         })
     }
 
+    /// What ties leases to the units that are here.
+    pub fn fences(&self) -> &Arc<Fences<R::Key>> {
+        &self.fences
+    }
+
     fn count(&self, place: usize) -> u32 {
         self.scheduler.in_flight(&self.keys[place]).unwrap_or(0)
     }
 
-    /// Whether there are leases that should not be out.
-    pub fn is_in_excess(&self) -> bool {
-        !self.excess.is_empty()
+    /// The period of each resource that is a budget.
+    pub fn periods(&self) -> HashMap<R::Key, Duration> {
+        let all = self.keys.iter().zip(self.roll.shares());
+        all.filter(|(_, share)| !share.period.is_zero())
+            .map(|(key, share)| (key.clone(), share.period))
+            .collect()
+    }
+
+    /// Whether somebody has closed the scheduler.
+    pub fn is_closed(&self) -> bool {
+        self.scheduler.is_closed()
+    }
+
+    /// Whether somebody drains everything, newcomers included.
+    pub fn drains_all(&self) -> bool {
+        self.scheduler.drains_all()
     }
 
     /// Gives leases up that could not be revoked: those who have them have not picked them up yet.
@@ -101,6 +135,11 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         for (place, allowed) in std::mem::take(&mut self.excess) {
             self.outlived += u64::from(self.count(place).saturating_sub(allowed));
         }
+    }
+
+    /// Whether leases are out that should not be, and the last of them have become so within `patience`.
+    pub fn is_in_excess_since(&self, now: Timestamp, patience: Duration) -> bool {
+        !self.excess.is_empty() && now.saturating_since(self.excess_at) < patience
     }
 
     /// Revokes what should not be out, removes what has drained, withdraws again what somebody has undrained.
@@ -125,8 +164,12 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
     /// Lends nothing any more, and nothing may be out: for when the member cannot go on, and nobody keeps its deadlines.
     pub fn stop(&mut self) {
         self.fences.set_good_until(Timestamp::ZERO);
+        // Nothing ripens any more.
+        self.asked.clear();
+        self.ripening.clear();
         for place in self.present.keys().copied().collect::<Vec<_>>() {
-            self.withdraw(place);
+            // User code, which may be what has brought it to this.
+            let _ = quietly(|| self.withdraw(place));
             if self.scheduler.records_leases() {
                 self.excess.insert(place, 0);
             }
@@ -142,19 +185,62 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
         self.parting.insert(place);
     }
 
-    /// Whether the scheduler has the resource now.
-    fn put(&mut self, place: usize, units: u32) -> bool {
-        let make = |roll: &Roll| quietly(|| (self.make)(roll.get(place), units));
-        let Some(resource) = make(&self.roll) else { return false };
+    /// How many units of a budget are old enough.
+    fn ripe(&self, place: usize) -> u32 {
+        let now = self.clock.now();
+        let units = self.ripening.get(&place).into_iter().flatten();
+        units.filter(|(_, ripe)| *ripe <= now).count() as u32
+    }
+
+    fn forget(&mut self, place: usize, claim: &Claim) {
+        if let Some(units) = self.ripening.get_mut(&place) {
+            units.retain(|(token, _)| *token != claim.token);
+        }
+    }
+
+    /// What the units amount to; none if it is more than they allow.
+    fn made(&self, place: usize, units: u32) -> Result<R, String> {
+        let share = self.roll.get(place);
+        let allowed = units * share.leases_per_unit;
+        let made = quietly(|| {
+            let resource = (self.make)(share, units);
+            let leases = resource.capacity().limit().unwrap_or(crate::Capacity::MAX);
+            let same = resource.key() == self.keys[place];
+            (resource, leases, same)
+        });
+        match made {
+            None => Err("making it has panicked".to_owned()),
+            Some((_, _, false)) => Err("it was made with another key".to_owned()),
+            Some((_, leases, _)) if leases > allowed => {
+                Err(format!("it was made with a capacity of {leases}; {units} of its units allow {allowed}"))
+            }
+            Some((resource, ..)) => Ok(resource),
+        }
+    }
+
+    /// The scheduler has the resource now, or the reason why not. `draining`: if it is new there it drains, by this desk's wish.
+    fn put(&mut self, place: usize, units: u32, draining: bool) -> Result<(), String> {
+        let resource = self.made(place, units)?;
         let present = self.present.get(&place).is_some_and(|presence| presence.present);
+        let mut drained = false;
+        let mut insert = |resource| {
+            let inserted = if draining {
+                self.scheduler.insert_draining(resource)
+            } else {
+                self.scheduler.insert(resource)
+            };
+            drained = draining && inserted.is_ok();
+            inserted
+        };
         let updated = quietly(|| {
             if present {
                 match self.scheduler.update(resource) {
                     Ok(()) => return true,
-                    Err(rejected) => return self.scheduler.insert(rejected.into_inner()).is_ok(),
+                    // Somebody else has removed it.
+                    Err(rejected) => return insert(rejected.into_inner()).is_ok(),
                 }
             }
-            match self.scheduler.insert(resource) {
+            match insert(resource) {
                 Ok(()) => true,
                 Err(rejected) if matches!(rejected.error, InsertError::Duplicate { .. }) => {
                     self.scheduler.update(rejected.into_inner()).is_ok()
@@ -162,10 +248,18 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
                 Err(_) => false,
             }
         });
-        updated == Some(true)
+        if drained {
+            self.present.entry(place).or_default().drained = true;
+        }
+        match updated {
+            Some(true) => Ok(()),
+            Some(false) => Err("the scheduler refuses it".to_owned()),
+            None => Err("a callback of it has panicked".to_owned()),
+        }
     }
 
-    /// Revokes leases, the oldest first, of resources that have more of them out than they may.
+    /// Revokes leases of resources that have more of them out than they may, the oldest first; those that are bound to a unit that is still held
+    /// after all others, as that unit stays theirs.
     fn revoke_excess(&mut self) {
         self.settle_excess();
         if self.excess.is_empty() {
@@ -179,7 +273,9 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
                 out.entry(place).or_default().push(info);
             }
         }
-        for (place, leases) in out {
+        for (place, mut leases) in out {
+            let bound = self.fences.bound(place);
+            leases.sort_by_key(|info| bound.contains(&info.token));
             for info in leases {
                 if self.count(place) <= self.excess[&place] {
                     break;
@@ -210,16 +306,35 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
     }
 
     fn admit(&mut self, place: usize, claim: &Claim) {
-        self.fences.admit(&self.keys[place], claim, self.roll.get(place).leases_per_unit);
+        let share = self.roll.get(place);
+        self.fences.admit(place, claim, share.leases_per_unit);
+        if !share.period.is_zero() {
+            let ripe = self.clock.now().saturating_add(share.period);
+            self.ripening.entry(place).or_default().push((claim.token, ripe));
+        }
     }
 
     fn lend(&mut self, place: usize, units: u32) {
+        self.lend_with(place, units, &[]);
+    }
+
+    fn lend_with(&mut self, place: usize, units: u32, holds: &[Apply]) {
+        let units = if self.roll.get(place).period.is_zero() {
+            units
+        } else {
+            let ripe = units.min(self.ripe(place));
+            self.asked.insert(place, (units, ripe));
+            ripe
+        };
         if units == 0 {
             self.withdraw(place);
             return;
         }
-        if !self.put(place, units) {
+        if let Err(reason) = self.put(place, units, !holds.is_empty()) {
             self.faults += 1;
+            self.refusal = Some(format!("resource {:?} is not lent: {reason}", self.roll.get(place).name));
+            self.refused.push(place);
+            self.asked.remove(&place);
             // Of what cannot be made smaller nothing more is lent.
             self.withdraw(place);
             return;
@@ -230,21 +345,37 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
         self.parting.remove(&place);
         let presence = self.present.entry(place).or_default();
         presence.present = true;
-        if std::mem::take(&mut presence.drained) {
+        let drained = std::mem::take(&mut presence.drained);
+        // Before it is open: somebody may wait for it.
+        for apply in holds {
+            self.hold(apply.place, apply.kind, apply.change);
+        }
+        if drained {
             let _ = self.scheduler.undrain(&self.keys[place]);
         }
     }
 
     fn take(&mut self, place: usize, claim: &Claim) -> bool {
-        self.fences.take(&self.keys[place], claim)
+        let taken = self.fences.take(place, claim);
+        if taken {
+            self.forget(place, claim);
+        }
+        taken
     }
 
     fn lose(&mut self, losses: &[Loss]) {
         let mut bound = Vec::new();
         for loss in losses {
-            bound.extend(self.fences.lose(&self.keys[loss.place], &loss.claims));
+            loss.claims.iter().for_each(|claim| self.forget(loss.place, claim));
+            bound.extend(self.fences.lose(loss.place, &loss.claims));
             if loss.units_left == 0 {
+                self.asked.remove(&loss.place);
                 self.withdraw(loss.place);
+            } else if let Some(&(units, lent)) = self.asked.get(&loss.place)
+                && lent > self.ripe(loss.place)
+            {
+                // Those that were lost were the ripe ones.
+                self.lend(loss.place, units);
             }
         }
         for token in bound {
@@ -255,6 +386,7 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
             let over = u64::from(self.count(loss.place).saturating_sub(allowed));
             if self.scheduler.records_leases() {
                 self.excess.insert(loss.place, allowed);
+                self.excess_at = self.clock.now();
             } else {
                 self.outlived += over;
             }
@@ -263,6 +395,25 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
         if !self.excess.is_empty() {
             self.revoke_excess();
         }
+    }
+
+    fn refused(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.refused)
+    }
+
+    fn ripened(&mut self) -> Vec<usize> {
+        let grown = |(&place, &(units, lent)): (&usize, &(u32, u32))| {
+            (lent < units.min(self.ripe(place))).then_some(place)
+        };
+        self.asked.iter().filter_map(grown).collect()
+    }
+
+    fn ripening(&mut self, place: usize) -> u32 {
+        self.asked.get(&place).map_or(0, |(units, lent)| units - lent)
+    }
+
+    fn is_in_excess(&mut self) -> bool {
+        !self.excess.is_empty()
     }
 
     fn good_until(&mut self, until: Timestamp) {

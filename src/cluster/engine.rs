@@ -60,9 +60,10 @@ pub struct View {
     pub me: usize,
     /// Units that nobody owns, or whose owners' sessions are over.
     pub free: u32,
-    /// The best rank of those that nobody owns.
+    /// The best rank of those that nobody owns, of resources without a hold on record. An engine may stop looking: none then, as if there
+    /// were no such unit.
     pub best_free: Option<u64>,
-    /// The worst rank of those.
+    /// The worst rank of those, likewise.
     pub worst_free: Option<u64>,
     /// Units that this session owns.
     pub owned: u32,
@@ -72,7 +73,12 @@ pub struct View {
     pub holds: u64,
     /// How much of the quarantine is left.
     pub quarantine: Option<Duration>,
+    /// Counts up, once in [`TURN`] times to live: whose turn it is where there are fewer units than members who need some.
+    pub turn: u64,
 }
+
+/// How long a turn is, in times to live: long beside what it takes to hand a unit on.
+pub const TURN: u64 = 4;
 
 /// The reason for a hold that travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -294,7 +300,7 @@ impl Error for EngineError {
 
 /// The system that the members of a cluster share. See the module's contract.
 ///
-/// Called from one thread of the cluster, with no lock held.
+/// `call` and `news` are called from one thread of the cluster, with no lock held; a panic counts as a failure, or as no news.
 pub trait Engine: Send {
     /// Carries out a step, and waits for the answer for about `patience`, connecting first if need be.
     ///
@@ -305,4 +311,16 @@ pub trait Engine: Send {
     /// The holds that others have told of since the last call. Does not wait. What is lost on the way is made up for by
     /// [`Request::Holds`].
     fn news(&mut self) -> Vec<HoldNote>;
+
+    /// Whether `news` would tell what is told now: `false` while it cannot listen, and holds arrive with the renewals alone. For
+    /// [`ClusterStats::hears_news`](super::ClusterStats::hears_news); called as `news` is. Default: `true`.
+    fn hears_news(&self) -> bool {
+        true
+    }
+
+    /// The fleet's name, for the label of metrics, if there is one: it tells members of one name in several fleets apart. Asked once, by
+    /// [`Builder::start`](super::Builder::start), in the caller's thread.
+    fn fleet(&self) -> Option<Arc<str>> {
+        None
+    }
 }

@@ -1,7 +1,11 @@
 //! Fences: what ties a lease to one unit of the engine, its token, and its deadline.
+//!
+//! Units are kept by the place of their resource in the roll, under one mutex. A key is looked up before it is taken: so nothing of the user's
+//! runs under it, neither `Hash` nor `Eq`, `Clone` or `Drop` of keys, nor the clock. A key may call what has called it, and panic, and a lease is bound either
+//! way or not at all.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     error::Error,
     fmt,
     hash::Hash,
@@ -37,23 +41,26 @@ struct Bound {
 pub struct Fences<K> {
     /// In nanoseconds on the cluster's clock.
     good_until: AtomicU64,
-    slots: Mutex<HashMap<K, Vec<Slot>>>,
+    /// Where each key is in the roll.
+    places: HashMap<K, usize>,
+    slots: Mutex<BTreeMap<usize, Vec<Slot>>>,
     number: AtomicU64,
     clock: Arc<dyn Clock>,
 }
 
-impl<K: Hash + Eq + Clone> Fences<K> {
-    /// None yet, on this clock.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+impl<K> Fences<K> {
+    /// None yet, of resources with these places in the roll, on this clock.
+    pub fn new(places: HashMap<K, usize>, clock: Arc<dyn Clock>) -> Self {
         Fences {
             good_until: AtomicU64::new(0),
-            slots: Mutex::new(HashMap::new()),
+            places,
+            slots: Mutex::new(BTreeMap::new()),
             number: AtomicU64::new(0),
             clock,
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<K, Vec<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,33 +72,40 @@ impl<K: Hash + Eq + Clone> Fences<K> {
     }
 
     /// A claim has come, of so many leases.
-    pub fn admit(&self, key: &K, claim: &Claim, leases: u32) {
+    pub fn admit(&self, place: usize, claim: &Claim, leases: u32) {
         let slot =
             Slot { claim: claim.clone(), leases, lost: Arc::new(AtomicBool::new(false)), bound: Vec::new() };
-        self.slots().entry(key.clone()).or_default().push(slot);
+        self.slots().entry(place).or_default().push(slot);
     }
 
     /// Takes a unit away that no fence names.
-    pub fn take(&self, key: &K, claim: &Claim) -> bool {
+    pub fn take(&self, place: usize, claim: &Claim) -> bool {
         let mut all = self.slots();
-        let Some(slots) = all.get_mut(key) else { return true };
-        let Some(place) = slots.iter().position(|slot| slot.claim == *claim) else { return true };
-        if !slots[place].bound.is_empty() {
+        let Some(slots) = all.get_mut(&place) else { return true };
+        let Some(unit) = slots.iter().position(|slot| slot.claim == *claim) else { return true };
+        if !slots[unit].bound.is_empty() {
             return false;
         }
-        slots.swap_remove(place);
+        slots.swap_remove(unit);
         if slots.is_empty() {
-            all.remove(key);
+            all.remove(&place);
         }
         true
     }
 
+    /// The recorded leases that are bound to units of a resource.
+    pub fn bound(&self, place: usize) -> HashSet<Token> {
+        let all = self.slots();
+        let slots = all.get(&place).into_iter().flatten();
+        slots.flat_map(|slot| slot.bound.iter().filter_map(|bound| bound.lease)).collect()
+    }
+
     /// Takes units away whoever uses them; answers with the recorded leases that are bound to them.
-    pub fn lose(&self, key: &K, claims: &[Claim]) -> Vec<Token> {
+    pub fn lose(&self, place: usize, claims: &[Claim]) -> Vec<Token> {
         // Tokens are one of a kind.
         let tokens: HashSet<u64> = claims.iter().map(|claim| claim.token).collect();
         let mut all = self.slots();
-        let Some(slots) = all.get_mut(key) else { return Vec::new() };
+        let Some(slots) = all.get_mut(&place) else { return Vec::new() };
         let mut leases = Vec::new();
         slots.retain(|slot| {
             let lost = tokens.contains(&slot.claim.token);
@@ -103,23 +117,28 @@ impl<K: Hash + Eq + Clone> Fences<K> {
             !lost
         });
         if slots.is_empty() {
-            all.remove(key);
+            all.remove(&place);
         }
         leases
     }
 
     /// Binds a lease to a unit of its resource: to the one that it is bound to already, if leases are recorded.
     // Not a method: loom's `Arc` cannot be a receiver.
-    pub fn bind(this: &Arc<Self>, key: &K, lease: Option<Token>) -> Result<Fence<K>, Lost> {
+    pub fn bind(this: &Arc<Self>, key: &K, lease: Option<Token>) -> Result<Fence<K>, Lost>
+    where
+        K: Hash + Eq,
+    {
+        // The user's code, before anything is bound.
+        let place = *this.places.get(key).ok_or(Lost)?;
         let mut all = this.slots();
-        let slots = all.get_mut(key).ok_or(Lost)?;
+        let slots = all.get_mut(&place).ok_or(Lost)?;
         let same = |bound: &Bound| lease.is_some() && bound.lease == lease;
-        let place = slots
+        let unit = slots
             .iter()
             .position(|slot| slot.bound.iter().any(same))
             .or_else(|| slots.iter().position(|slot| (slot.bound.len() as u32) < slot.leases))
             .ok_or(Lost)?;
-        let slot = &mut slots[place];
+        let slot = &mut slots[unit];
         let number = match slot.bound.iter_mut().find(|bound| same(bound)) {
             Some(bound) => {
                 bound.fences += 1;
@@ -134,12 +153,12 @@ impl<K: Hash + Eq + Clone> Fences<K> {
         };
         let fence = Fence {
             fences: Arc::clone(this),
-            key: key.clone(),
+            place,
             claim: slot.claim.clone(),
             lost: Arc::clone(&slot.lost),
             number,
         };
-        // Dropping the fence takes the lock again.
+        // Dropping the fence takes the lock again, and the clock may be the user's.
         drop(all);
         fence.check()?;
         Ok(fence)
@@ -150,15 +169,15 @@ impl<K: Hash + Eq + Clone> Fences<K> {
 ///
 /// Made by [`Cluster::fence`](super::Cluster::fence).
 #[must_use = "a fence that is dropped ties nothing"]
-pub struct Fence<K: Hash + Eq + Clone> {
+pub struct Fence<K> {
     fences: Arc<Fences<K>>,
-    key: K,
+    place: usize,
     claim: Claim,
     lost: Arc<AtomicBool>,
     number: u64,
 }
 
-impl<K: Hash + Eq + Clone> Fence<K> {
+impl<K> Fence<K> {
     /// The unit, named as on the engine.
     pub fn unit(&self) -> &Unit {
         &self.claim.unit
@@ -195,10 +214,10 @@ impl<K: Hash + Eq + Clone> Fence<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> Drop for Fence<K> {
+impl<K> Drop for Fence<K> {
     fn drop(&mut self) {
         let mut all = self.fences.slots();
-        let slots = all.get_mut(&self.key).into_iter().flatten();
+        let slots = all.get_mut(&self.place).into_iter().flatten();
         for slot in slots.filter(|slot| slot.claim == self.claim) {
             slot.bound.retain_mut(|bound| {
                 bound.fences -= u32::from(bound.number == self.number);
@@ -208,7 +227,7 @@ impl<K: Hash + Eq + Clone> Drop for Fence<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> fmt::Debug for Fence<K> {
+impl<K> fmt::Debug for Fence<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fence").field("claim", &self.claim).finish_non_exhaustive()
     }
@@ -236,7 +255,7 @@ mod tests {
     }
 
     fn fences(clock: &Arc<ManualClock>) -> Arc<Fences<u8>> {
-        let fences = Arc::new(Fences::new(Arc::clone(clock) as Arc<dyn Clock>));
+        let fences = Arc::new(Fences::new(HashMap::from([(1, 0)]), Arc::clone(clock) as Arc<dyn Clock>));
         fences.set_good_until(Timestamp::from_nanos(100));
         fences
     }
@@ -245,15 +264,15 @@ mod tests {
     fn a_unit_has_as_many_fences_as_leases() {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
-        fences.admit(&1, &claim(0), 2);
+        fences.admit(0, &claim(0), 2);
         let one = Fences::bind(&fences, &1, None).unwrap();
         let two = Fences::bind(&fences, &1, None).unwrap();
         assert_eq!((one.token(), Fences::bind(&fences, &1, None).err()), (10, Some(Lost)));
         drop(two);
         assert!(Fences::bind(&fences, &1, None).is_ok());
-        assert!(!fences.take(&1, &claim(0)), "it is named");
+        assert!(!fences.take(0, &claim(0)), "it is named");
         drop(one);
-        assert!(fences.take(&1, &claim(0)));
+        assert!(fences.take(0, &claim(0)));
         assert_eq!(Fences::bind(&fences, &1, None).err(), Some(Lost));
     }
 
@@ -261,7 +280,7 @@ mod tests {
     fn the_clock_ends_claims() {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
-        fences.admit(&1, &claim(0), 1);
+        fences.admit(0, &claim(0), 1);
         let fence = Fences::bind(&fences, &1, None).unwrap();
         clock.advance(Duration::from_nanos(99));
         assert_eq!(fence.check(), Ok(10));
@@ -275,11 +294,11 @@ mod tests {
     fn what_is_lost_stays_lost() {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
-        fences.admit(&1, &claim(0), 1);
+        fences.admit(0, &claim(0), 1);
         let fence = Fences::bind(&fences, &1, None).unwrap();
-        assert!(fences.lose(&1, &[claim(0)]).is_empty());
+        assert!(fences.lose(0, &[claim(0)]).is_empty());
         fences.set_good_until(Timestamp::from_nanos(200));
-        fences.admit(&1, &claim(1), 1);
+        fences.admit(0, &claim(1), 1);
         assert_eq!(fence.check(), Err(Lost));
     }
 }

@@ -9,8 +9,10 @@
 //!   is sent, and nothing of what is over.
 //! * **Ends.** Cooling ends by itself in every scheduler. An ejection that came from elsewhere has no end in this scheduler, where it counts as
 //!   made by hand: its end is the table's (`by_hand`), whoever has set it, and the desk is told.
+//! * **What was only heard is never told**, or it would overrule what is said meanwhile. So the table knows each end as the scheduler has it: an
+//!   end that comes a little earlier than the one that cools here already moves neither.
 //! * **A note of one's own that nobody here has sent** since comes from a request that arrived late: if it contradicts, what the table knows is
-//!   said again.
+//!   said again. What is said again gives way to a word of somebody else, even on its way.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -157,6 +159,19 @@ impl HoldTable {
         self.say(now, key, entry, Pending { again: false, clears });
     }
 
+    /// Somebody here sets a hold, until it is cleared, or clears it, by the resource's name: what the scheduler shows does not matter, and
+    /// neither whether anybody here has heard of the hold. Answers what is to be done.
+    pub fn command(&mut self, now: Timestamp, place: usize, kind: HoldKind, set: bool) -> Apply {
+        let entry = Entry { set, until: None, version: 0, mine: true, by_hand: set };
+        self.say(now, (place, kind), entry, Pending { again: false, clears: !set });
+        Apply { place, kind, change: if set { Change::Set(None) } else { Change::Cleared } }
+    }
+
+    /// How many words are to be told.
+    pub fn pending(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// A word that nobody knows yet. Only the last one on each counts: an outage makes no long letter.
     fn say(&mut self, _now: Timestamp, key: Key, entry: Entry, mut pending: Pending) {
         pending.clears |= self.outbox.get(&key).is_some_and(|before| before.clears);
@@ -226,11 +241,12 @@ impl HoldTable {
 
     /// The engine has recorded the letter, and says how; answers what is to be done.
     pub fn answered(&mut self, now: Timestamp, notes: &[(usize, HoldNote)]) -> Vec<Apply> {
-        self.at_work.clear();
+        let at_work = std::mem::take(&mut self.at_work);
         // Of two on one hold the later one counts.
         let last: BTreeMap<Key, &HoldNote> =
             notes.iter().map(|(place, note)| ((*place, note.kind), note)).collect();
-        last.into_iter().flat_map(|(key, note)| self.hear_as(now, key, note, true)).collect()
+        let answers = last.into_iter();
+        answers.flat_map(|(key, note)| self.hear_as(now, key, note, at_work.contains_key(&key))).collect()
     }
 
     /// Something was heard of a resource; answers what is to be done, if it is news.
@@ -245,8 +261,12 @@ impl HoldTable {
             return Vec::new();
         }
         let mine = note.origin == self.origin;
-        if self.at_work.contains_key(&key) {
-            return Vec::new();
+        if let Some(pending) = self.at_work.get(&key) {
+            if !pending.again || mine || self.outbox.contains_key(&key) {
+                return Vec::new();
+            }
+            // Somebody has spoken since. What is said again here may arrive after that: too late.
+            self.at_work.remove(&key);
         }
         match self.outbox.get(&key) {
             Some(pending) if pending.again && !mine => {
@@ -278,22 +298,30 @@ impl HoldTable {
             return Vec::new();
         }
         let by_hand = set && key.1 != HoldKind::Cooling;
-        self.entries.insert(key, Entry { set, until, version: note.version, mine, by_hand });
-        let apply = |change| Apply { place: key.0, kind: key.1, change };
+        let mut entry = Entry { set, until, version: note.version, mine, by_hand };
         let mut todo = Vec::new();
+        let apply = |change| Apply { place: key.0, kind: key.1, change };
+        let mut change = note.change;
         // What cools never cools for a shorter time.
         if set
             && key.1 == HoldKind::Cooling
-            && known.is_some_and(|entry| {
-                entry.lives(now)
-                    && until.is_some_and(|until| {
-                        entry.until.is_none_or(|known| until.saturating_add(SHORTER) < known)
-                    })
-            })
+            && let Some(until) = until
+            && let Some(known) = known.filter(|known| known.lives(now))
         {
-            todo.push(apply(Change::Cleared));
+            match known.until {
+                Some(before) if until > before => {}
+                // The scheduler keeps the end that it has, and so does the table: otherwise it would look as if somebody here had moved it.
+                Some(before) if until.saturating_add(SHORTER) >= before => {
+                    if !is_planted(Planted::EchoesEnds) {
+                        entry.until = Some(before);
+                        change = entry.change(now);
+                    }
+                }
+                _ => todo.push(apply(Change::Cleared)),
+            }
         }
-        todo.push(apply(note.change));
+        self.entries.insert(key, entry);
+        todo.push(apply(change));
         todo
     }
 

@@ -4,9 +4,10 @@ use std::{hash::BuildHasher, sync::PoisonError, time::Duration};
 
 use super::{
     desk::Desk,
-    engine::Reply,
-    member::Member,
-    post::{Order, Post},
+    engine::{MemberView, Reply},
+    member::{Local, Member},
+    post::{Mail, Order, Post, Wish},
+    spent::Spent,
     stats::ClusterStats,
 };
 use crate::{
@@ -20,7 +21,8 @@ const PACE: Duration = Duration::from_millis(25);
 /// The same while leases are to be revoked that cannot be seen yet.
 const HURRY: Duration = Duration::from_millis(1);
 
-/// What keeper and handle share.
+/// What keeper and handle share. Its mutex is held for some numbers at most: what is as long as the fleet is put there as a whole, and read
+/// outside of it.
 #[derive(Default)]
 pub struct Board {
     state: Mutex<Posted>,
@@ -30,7 +32,9 @@ pub struct Board {
 /// What is posted there.
 #[derive(Default)]
 pub struct Posted {
+    /// But for the members.
     pub stats: ClusterStats,
+    members: Arc<Vec<MemberView>>,
     /// The time to live that the engine insists on.
     pub refused: Option<Duration>,
     pub has_left: bool,
@@ -43,6 +47,20 @@ impl Board {
     pub fn lock(&self) -> MutexGuard<'_, Posted> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The members, as of the last renewal.
+    pub fn members(&self) -> Arc<Vec<MemberView>> {
+        Arc::clone(&self.lock().members)
+    }
+
+    /// How it stands, with the members.
+    pub fn stats(&self) -> ClusterStats {
+        let (stats, members) = {
+            let posted = self.lock();
+            (posted.stats.clone(), Arc::clone(&posted.members))
+        };
+        ClusterStats { members: members.to_vec(), ..stats }
+    }
 }
 
 /// See the module.
@@ -52,7 +70,9 @@ pub struct Keeper<R: Resource, S> {
     pub post: Arc<Post>,
     pub board: Arc<Board>,
     pub clock: Arc<dyn Clock>,
+    /// But for the members: those are on the board alone.
     pub stats: ClusterStats,
+    pub spent: Arc<Spent<R>>,
     /// How long it waits at the end for leases that cannot be revoked yet.
     pub patience: Duration,
 }
@@ -70,7 +90,6 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
                     // What is where is not sure any more: nothing is lent, and the session ends by itself.
                     let _ = quietly(|| self.desk.stop());
                     let _ = quietly(|| self.wind_up());
-                    self.stats.live = false;
                     self.stats.last_error = Some(
                         "a callback has panicked in the cluster's thread: the cluster has stopped".to_owned(),
                     );
@@ -79,6 +98,10 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
             }
         }
         self.post.end();
+        // Whatever has become of it: nothing is lent.
+        let stats = &mut self.stats;
+        (stats.live, stats.suspended, stats.hears_news) = (false, false, false);
+        (stats.held, stats.lendable, stats.namesakes) = (0, 0, 0);
         let mut posted = self.board.lock();
         posted.stats = self.stats;
         posted.has_ended = true;
@@ -88,7 +111,7 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
 
     /// One turn; answers for how long to wait before the next. `None` when it is to end.
     fn turn(&mut self, pause: Duration) -> Option<Duration> {
-        let (answer, news, order) = self.post.collect(pause);
+        let Mail { answer, news, hears, commands, order } = self.post.collect(pause);
         let now = self.clock.now();
         if let Some((result, took)) = answer {
             self.stats.took(took);
@@ -109,7 +132,20 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
             };
             self.member.answered(now, reply, &mut self.desk);
         }
+        if let Some(hears) = hears {
+            self.stats.hears_news = hears;
+        }
         self.member.hear(now, &news, &mut self.desk);
+        for command in commands {
+            match command.wish {
+                Wish::Hold(kind, set) => self.member.command(now, command.place, kind, set, &mut self.desk),
+                Wish::Drained(drained) => self.member.decline(command.place, drained, &mut self.desk),
+            }
+        }
+        self.spent.end(now);
+        // Nothing is lent any more, by the application's wish: others may have it.
+        let retired = self.desk.is_closed() || self.desk.drains_all();
+        self.member.retire(retired, &mut self.desk);
         match order {
             Some(Order::Leave) => self.member.leave(&mut self.desk),
             Some(Order::Abandon) => {
@@ -138,7 +174,9 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
         }
         self.publish();
         let left = |until: Timestamp| until.saturating_since(self.clock.now());
-        let pause = if self.desk.is_in_excess() { HURRY } else { self.member.deadline().map_or(PACE, left) };
+        // Whoever has not picked up his lease for so long may never do so.
+        let hurries = self.desk.is_in_excess_since(before, self.patience);
+        let pause = if hurries { HURRY } else { self.member.deadline().map_or(PACE, left) };
         Some(pause.clamp(HURRY, PACE))
     }
 
@@ -173,13 +211,29 @@ impl<R: Resource, S: BuildHasher> Keeper<R, S> {
         (stats.requests, stats.failures) = (counts.requests, counts.failures);
         (stats.revoked, stats.outlived, stats.faults) =
             (self.desk.revoked, self.desk.outlived, self.desk.faults);
-        stats.free = self.member.view().free;
-        if stats.members != self.member.view().members {
-            stats.members.clone_from(&self.member.view().members);
+        if let Some(refusal) = self.desk.refusal.take() {
+            stats.last_error = Some(refusal);
         }
+        stats.free = self.member.view().free;
         stats.imbalance = self.member.imbalance();
+        let namesakes = self.member.namesakes();
+        if namesakes > 0 && stats.namesakes == 0 {
+            stats.last_error = Some(format!(
+                "another process is a member of the fleet under the name {:?}: give each a name of its own",
+                self.member.name()
+            ));
+        }
+        stats.namesakes = namesakes;
+        let mut stats = stats.clone();
+        let seen = &self.member.view().members;
+        let mut members = Arc::clone(&self.board.members());
+        if *members != *seen {
+            members = Arc::new(seen.clone());
+        }
         let mut posted = self.board.lock();
-        posted.stats.clone_from(stats);
+        // What was there goes when the lock is free.
+        std::mem::swap(&mut posted.stats, &mut stats);
+        std::mem::swap(&mut posted.members, &mut members);
         posted.refused = self.member.refused();
         posted.has_left = self.member.has_left();
         if let Some(floor) = posted.floor.take() {

@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::{
-    engine::{Change, End, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, View},
+    engine::{
+        Change, End, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, TURN, View,
+    },
     planted::{Planted, is_planted},
     unit::{Claim, Unit},
 };
@@ -57,7 +59,9 @@ impl Ledger {
             self.begin(now, run);
         }
         // The clock may have been set back.
-        self.quarantine = self.quarantine.min(now + self.ttl);
+        if !is_planted(Planted::LongQuarantine) {
+            self.quarantine = self.quarantine.min(now + self.ttl);
+        }
         let reply = match request {
             Request::Join { member, ttl, weight, previous } => {
                 if let Some(previous) = previous
@@ -102,7 +106,7 @@ impl Ledger {
             // Books may come back that have had this run before.
             epoch: format!("{run}-{now}").into(),
             ttl: kept.ttl,
-            quarantine: now + kept.ttl,
+            quarantine: now + kept.ttl * if is_planted(Planted::LongQuarantine) { 2 } else { 1 },
             last_token: kept.last_token,
             holds: kept.holds,
             holds_version: kept.holds_version,
@@ -198,6 +202,9 @@ impl Ledger {
     fn reap(&mut self, now: u64) {
         let longest = now + self.ttl;
         self.sessions.values_mut().for_each(|open| open.over = open.over.min(longest));
+        if is_planted(Planted::ReapsNothing) {
+            return;
+        }
         let mut left = REAPED_AT_ONCE;
         let over: Vec<u64> =
             self.sessions.iter().filter(|(_, open)| open.over <= now).map(|(number, _)| *number).collect();
@@ -289,17 +296,21 @@ impl Ledger {
             .collect();
         members.sort_by(|(a, one), (b, other)| (&one.member, a).cmp(&(&other.member, b)));
         let me = members.iter().position(|(number, _)| **number == session).unwrap_or(0);
+        let blocked = self.blocked(now);
+        let ranks =
+            || self.free.iter().filter(|(_, unit)| !blocked.contains(&unit.name)).map(|(rank, _)| *rank);
         let next = living().filter(|(number, _)| **number != session).map(|(_, open)| open.over).min();
         View {
             members: members.into_iter().map(|(_, view)| view).collect(),
             me,
             free: (self.free.len() + freed) as u32,
-            best_free: self.free.first().map(|(rank, _)| *rank),
-            worst_free: self.free.last().map(|(rank, _)| *rank),
+            best_free: ranks().next(),
+            worst_free: ranks().next_back(),
             owned: owned_by(&session) as u32,
             next_expiry: next.and_then(|over| Self::left(over, now)),
             holds: self.holds_version,
             quarantine: Self::left(self.quarantine, now),
+            turn: now / (self.ttl * TURN).max(1),
         }
     }
 
@@ -313,7 +324,9 @@ impl Ledger {
                 self.holds.remove(&key);
             }
             Change::Set(duration) => {
-                let mut until = duration.map(|duration| now + duration.as_nanos() as u64);
+                let mut until = duration.map(|duration| {
+                    now.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+                });
                 if let Some(on_record) = self.holds.get(&key) {
                     until = until.zip(on_record.until).map(|(until, before)| until.max(before));
                     note.change = Change::Set(until.map(|until| Duration::from_nanos(until - now)));
@@ -369,7 +382,6 @@ impl Ledger {
     }
 
     /// Resources that a hold keeps from being lent.
-    #[cfg(test)]
     pub fn blocked(&self, now: u64) -> BTreeSet<Arc<str>> {
         let living = self.holds.iter().filter(|(_, held)| held.until.is_none_or(|until| until > now));
         living.map(|((name, _), _)| Arc::clone(name)).collect()
@@ -399,6 +411,23 @@ impl Ledger {
     #[cfg(test)]
     pub fn held(&self, name: &Arc<str>, kind: HoldKind) -> Option<Option<u64>> {
         self.holds.get(&(Arc::clone(name), kind)).map(|held| held.until)
+    }
+
+    /// Whether it is known, and nobody owns it.
+    #[cfg(test)]
+    pub fn is_free(&self, unit: &Unit) -> bool {
+        self.ranks.contains_key(unit) && !self.owners.contains_key(unit)
+    }
+
+    #[cfg(test)]
+    pub fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    /// When the quarantine ends.
+    #[cfg(test)]
+    pub fn quarantine(&self) -> u64 {
+        self.quarantine
     }
 
     /// What an engine without quarantine does.
@@ -469,5 +498,33 @@ mod tests {
         let (reply, _) = ledger.step(2, "a", &Request::Renew { session, line: Line::default() });
         let Reply::Renewed(view) = reply else { panic!() };
         assert_eq!((view.free, view.best_free, view.worst_free), (2, Some(2), Some(3)));
+    }
+
+    #[test]
+    fn what_rests_is_not_offered() {
+        let mut ledger = Ledger::default();
+        let session = join(&mut ledger, 0, "a", "me");
+        let unit = |name: &str| Unit { name: name.into(), index: 0 };
+        let units = vec![(unit("x"), 1), (unit("y"), 2), (unit("z"), 3)];
+        ledger.step(1, "a", &Request::Register { session: session.clone(), units });
+        let mut ranks = |now: u64, name: &str, change: Change| {
+            let note = HoldNote {
+                name: name.into(),
+                kind: HoldKind::Cooling,
+                change,
+                origin: "me".into(),
+                epoch: "".into(),
+                version: 0,
+            };
+            ledger.step(now, "a", &Request::Hold(vec![note]));
+            let renew = Request::Renew { session: session.clone(), line: Line::default() };
+            let (Reply::Renewed(view), _) = ledger.step(now, "a", &renew) else { panic!() };
+            (view.free, view.best_free, view.worst_free)
+        };
+        let nanos = |nanos| Change::Set(Some(Duration::from_nanos(nanos)));
+        assert_eq!(ranks(2, "x", nanos(10)), (3, Some(2), Some(3)));
+        assert_eq!(ranks(2, "z", nanos(50)), (3, Some(2), Some(2)));
+        assert_eq!(ranks(2, "y", nanos(50)), (3, None, None));
+        assert_eq!(ranks(12, "y", Change::Cleared), (3, Some(1), Some(2)), "what is over counts no more");
     }
 }

@@ -27,10 +27,42 @@ pub enum Planted {
     KeepsDurations,
     /// A note of another epoch counts.
     AnyEpoch,
+    /// What is heard moves the end in the table to an earlier moment than the scheduler's.
+    EchoesEnds,
     /// Holds do nothing to resources of which no unit is held.
     HeldOnly,
     /// It claims nothing while there is a hold to be told.
     HoldsFirst,
+    /// What is in excess is given back at once, and a need is forgotten at once.
+    NoCalm,
+    /// What is free is counted without units that a hold blocks here, though others still say that they hold them.
+    BlockedAtOnce,
+    /// Of the resources that rest only so many as fit into a batch are left alone by a claim, and what comes of the others is taken for of use.
+    SkipsSome,
+    /// An idle member keeps the best unit.
+    Hoards,
+    /// An offer that nobody took is not made again for long, whatever the reason was.
+    OffersOnce,
+    /// Where there are too few units the same members always go without.
+    NoTurns,
+    /// The engine frees nothing of sessions that are over.
+    ReapsNothing,
+    /// An epoch grants nothing for longer than a time to live.
+    LongQuarantine,
+    /// A member does not find out what a claim has come to that was not answered.
+    NeverAsks,
+    /// A member lends until its claims end, without a lead.
+    SuspendsLate,
+    /// A member that has more than its share keeps it.
+    KeepsExcess,
+    /// Sessions of a member's own name never count, whoever renews them.
+    DeniesNamesakes,
+    /// Units of a budget that are not ripe are given to others before those that are in use.
+    GivesUnripe,
+    /// A unit of a budget that comes from elsewhere is lent at once.
+    // Looked at in code of the tests only.
+    #[allow(dead_code)]
+    LendsUnripe,
 }
 
 #[cfg(test)]

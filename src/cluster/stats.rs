@@ -8,6 +8,10 @@ use super::engine::MemberView;
 pub struct ClusterStats {
     /// Whether the last request to the engine was answered.
     pub connected: bool,
+    /// Whether holds of others are heard of at once; if not, with the renewals alone: [`Engine::hears_news`](super::Engine::hears_news).
+    pub hears_news: bool,
+    /// Other processes that have this member's name, as of the last renewal: each needs a name of its own.
+    pub namesakes: u32,
     /// Whether there is a session whose claims are good.
     pub live: bool,
     /// Whether nothing is lent because the claims are about to end.

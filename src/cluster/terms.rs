@@ -112,14 +112,26 @@ impl Terms {
         self.ttl / 5
     }
 
-    /// How long an answer is waited for.
+    /// How long an answer is waited for: where claims last for long, a connection that is dead is not to hold up everything for long.
     pub(super) fn patience(&self) -> Duration {
+        (self.ttl / 10).min(Duration::from_secs(2))
+    }
+
+    /// How long a lease may take that was handed to somebody who has not woken up yet.
+    pub(super) fn pick_up(&self) -> Duration {
         self.ttl / 10
     }
 
-    /// How long after a failure it is tried again.
-    pub(super) fn retry(&self) -> Duration {
-        self.ttl / 20
+    /// How long after so many failures in a row, one at least, it is tried again: a second and then twice as long each time, never more than a
+    /// twentieth of the time to live, on which what is promised counts.
+    pub(super) fn retry(&self, failures: u32) -> Duration {
+        let longer = Duration::from_secs(1).saturating_mul(1 << failures.saturating_sub(1).min(16));
+        (self.ttl / 20).min(longer)
+    }
+
+    /// How often holds are told.
+    pub(super) fn letters(&self) -> Duration {
+        (self.ttl / 20).min(Duration::from_secs(1))
     }
 
     /// How long something must have been in excess before it is given back unasked.
@@ -167,6 +179,14 @@ mod tests {
         assert!(Terms::new(second).margin(second / 4).lead(second / 4).check().is_ok());
         let text = Terms::new(second).margin(second / 2).check().unwrap_err().to_string();
         assert!(text.contains("half of the time to live"), "{text}");
+    }
+
+    #[test]
+    fn long_times_to_live_wait_no_longer_for_a_dead_connection() {
+        let of = |seconds| Terms::new(Duration::from_secs(seconds));
+        assert_eq!([5, 20, 3_600].map(|ttl| of(ttl).patience().as_millis()), [500, 2_000, 2_000]);
+        assert_eq!([1, 2, 9].map(|failures| of(5).retry(failures).as_millis()), [250, 250, 250]);
+        assert_eq!([1, 2, 9, 99].map(|failures| of(3_600).retry(failures).as_secs()), [1, 2, 180, 180]);
     }
 
     #[test]

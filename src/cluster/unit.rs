@@ -3,7 +3,7 @@
 // Names that never change: in models, too, they are those of `std`, so that a public type is the same everywhere.
 #![allow(clippy::disallowed_types)]
 
-use std::{collections::HashMap, error::Error, fmt};
+use std::{collections::HashMap, error::Error, fmt, time::Duration};
 
 use crate::sync::frozen::Arc;
 
@@ -18,6 +18,8 @@ pub struct Share {
     pub units: u32,
     /// How many leases may be out on one unit at once.
     pub leases_per_unit: u32,
+    /// If a lease is one use of a budget: in what time there is that much of it. Zero otherwise.
+    pub period: Duration,
 }
 
 impl Share {
@@ -29,7 +31,7 @@ impl Share {
 
     /// One unit, one lease.
     pub fn new(name: impl Into<Arc<str>>, rank: u64) -> Self {
-        Share { name: name.into(), rank, units: 1, leases_per_unit: 1 }
+        Share { name: name.into(), rank, units: 1, leases_per_unit: 1, period: Duration::ZERO }
     }
 
     /// Divides it.
@@ -43,6 +45,20 @@ impl Share {
     #[must_use]
     pub fn leases_per_unit(mut self, leases: u32) -> Self {
         self.leases_per_unit = leases;
+        self
+    }
+
+    /// Makes it a budget: `units * leases_per_unit` uses in any time of this length, over the whole fleet. A unit is a slice of it, and a lease is
+    /// one use.
+    ///
+    /// Whoever has used a lease hands it to [`Cluster::spend`](super::Cluster::spend), which keeps it out for the period; and a unit that
+    /// comes from elsewhere is lent only when a period has passed since it was claimed, so that whatever was used of it elsewhere, by a
+    /// process that was killed perhaps, is over. A scheduler that takes leases back
+    /// ([`Overdue::Revoke`](crate::Overdue::Revoke)) must let them be out for longer than that ([`Builder::max_hold`](crate::Builder::max_hold)), or the
+    /// cluster does not start.
+    #[must_use]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
         self
     }
 }
@@ -72,7 +88,7 @@ impl Unit {
 }
 
 /// A unit that somebody owns.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// Which.
     pub unit: Unit,

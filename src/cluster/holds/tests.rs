@@ -1,7 +1,10 @@
 //! What the table of holds tells and does.
 
 use super::*;
-use crate::cluster::unit::Share;
+use crate::{
+    cluster::{planted::MISTAKE, unit::Share},
+    sync::SplitMix64,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NOTHING: Seen = [None, None, None];
@@ -230,4 +233,110 @@ fn another_process_of_the_same_name_is_another_one() {
     told_as(&mut table, at(1), 1);
     let todo = table.hear(at(2), 3, &heard(HoldKind::Excluded, Change::Cleared, "me#2", 2));
     assert_eq!(todo, to_do(HoldKind::Excluded, &[Change::Cleared]));
+}
+
+/// A table that hears words of others, in any order, and looks at a scheduler in which nobody does anything. Answers how many of its looks found
+/// something to tell.
+fn told_by_one_who_only_hears(seed: u64) -> usize {
+    let mut random = SplitMix64::new(SplitMix64::mix(seed));
+    let mut table = table();
+    // The scheduler: ends that cool move to later moments only, and what is set by hand has none.
+    let mut shown = NOTHING;
+    let do_all = |shown: &mut Seen, now: Timestamp, todo: &[Apply]| {
+        for Apply { kind, change, .. } in todo {
+            let hold = &mut shown[HoldKind::ALL.iter().position(|one| one == kind).unwrap()];
+            *hold = match change {
+                Change::Cleared => None,
+                Change::Set(Some(duration)) if *kind == HoldKind::Cooling => {
+                    let until = now.saturating_add(*duration);
+                    match *hold {
+                        Some(before) => Some(before.map(|before| before.max(until))),
+                        None => Some(Some(until)),
+                    }
+                }
+                Change::Set(_) => Some(None),
+            };
+        }
+    };
+    let (mut now, mut said) = (at(1), 0);
+    for step in 1..400 {
+        now = now.saturating_add(Duration::from_millis(u64::from(random.below(100))));
+        shown[0] = shown[0].filter(|until| until.is_none_or(|until| until > now));
+        let kind = HoldKind::ALL[random.below(3) as usize];
+        let change = match random.below(6) {
+            0 => Change::Cleared,
+            1 => Change::Set(None),
+            // Often about as long as what is left.
+            _ => Change::Set(Some(Duration::from_millis(1_500 + u64::from(random.below(1_000))))),
+        };
+        // Some were overtaken.
+        let version = (step + u64::from(random.below(4))).saturating_sub(2).max(1);
+        let note = heard(kind, change, "other", version);
+        let todo = if random.below(4) == 0 {
+            table.reconcile(now, &[(3, note)], version)
+        } else {
+            table.hear(now, 3, &note)
+        };
+        do_all(&mut shown, now, &todo);
+        let over = table.ended(now);
+        do_all(&mut shown, now, &over);
+        table.compare(now, &seen(shown));
+        said += usize::from(table.has_mail());
+        told(&mut table, now);
+        table.answered(now, &[]);
+    }
+    said
+}
+
+#[test]
+fn whoever_only_hears_tells_nothing() {
+    let said = || (0..50).map(told_by_one_who_only_hears).sum::<usize>();
+    assert_eq!(said(), 0);
+    MISTAKE.set(Some(Planted::EchoesEnds));
+    let echoes = said();
+    MISTAKE.set(None);
+    assert!(echoes > 0, "otherwise no end ever moves a little");
+}
+
+#[test]
+fn an_end_that_comes_a_little_earlier_moves_nothing() {
+    let mut table = table();
+    let cools = |millis| Change::Set(Some(Duration::from_millis(millis)));
+    table.hear(at(1), 3, &heard(HoldKind::Cooling, cools(5_000), "other", 1));
+    for (version, millis) in [(2, 4_700), (3, 4_400), (4, 4_000)] {
+        let note = heard(HoldKind::Cooling, cools(millis), "other", version);
+        assert_eq!(table.hear(at(1), 3, &note), to_do(HoldKind::Cooling, &[cools(5_000)]));
+        table.compare(at(1), &seen([Some(Some(at(6))), None, None]));
+        assert!(!table.has_mail(), "nobody here has said anything");
+    }
+    // Not by little and little.
+    let note = heard(HoldKind::Cooling, cools(3_900), "other", 5);
+    assert_eq!(table.hear(at(1), 3, &note), to_do(HoldKind::Cooling, &[Change::Cleared, cools(3_900)]));
+}
+
+#[test]
+fn what_is_said_again_gives_way_to_others_even_on_its_way() {
+    let mut table = table();
+    table.compare(at(1), &seen([None, Some(None), None]));
+    told_as(&mut table, at(1), 1);
+    // A request that had been given up has cleared it: that it is set is said again.
+    assert!(table.hear(at(2), 3, &heard(HoldKind::Excluded, Change::Cleared, "me", 2)).is_empty());
+    assert_eq!(told(&mut table, at(2)), [Change::Set(None)]);
+    // Meanwhile somebody else clears it.
+    let cleared = heard(HoldKind::Excluded, Change::Cleared, "other", 3);
+    assert_eq!(table.hear(at(2), 3, &cleared), to_do(HoldKind::Excluded, &[Change::Cleared]));
+    // It arrived before that.
+    let mut unknown = table.clone();
+    assert!(
+        table
+            .clone()
+            .answered(at(2), &[(3, heard(HoldKind::Excluded, Change::Set(None), "me", 3))])
+            .is_empty()
+    );
+    // It arrived after that.
+    assert!(table.answered(at(2), &[(3, heard(HoldKind::Excluded, Change::Set(None), "me", 4))]).is_empty());
+    assert_eq!(told_as(&mut table, at(3), 5), [Change::Cleared]);
+    // Nobody knows: if it does arrive, it is a note of one's own.
+    unknown.unanswered();
+    assert!(!unknown.has_mail());
 }

@@ -1,6 +1,6 @@
 //! What replies do to a member.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Local, Member, Sent, State, plan::Giving};
 use crate::{
@@ -19,10 +19,11 @@ impl Member {
             self.lose_all(now, local);
         }
         let Some(Sent { at, request }) = self.sent.take() else { return };
-        let Some(reply) = reply else {
+        let Some(reply) = reply.filter(|reply| request.is_answered_by(reply)) else {
             self.failed(now, request);
             return;
         };
+        self.failed_in_a_row = 0;
         match (request, reply) {
             (Request::Join { .. }, Reply::Joined(session)) => self.joined(now, at, session, local),
             (Request::Join { .. }, Reply::Refused { ttl }) => self.refused = Some(ttl),
@@ -44,6 +45,9 @@ impl Member {
                     let next = last.index + 1;
                     Some(if next == self.roll.get(place).units { (place + 1, 0) } else { (place, next) })
                 });
+                if self.unregistered.is_none_or(|(place, _)| place == self.roll.len()) {
+                    self.registered = Some(session.epoch);
+                }
             }
             (Request::Return { claims, .. }, Reply::Done) => self.counts.returned += claims.len() as u64,
             (Request::Reinstate { session, claims }, Reply::Claims(taken)) => {
@@ -55,7 +59,6 @@ impl Member {
             }
             // With their versions they are known: the listeners' copies are no news then.
             (Request::Hold(_), Reply::Holds(notes, _)) => self.recorded(now, &notes, local),
-            (Request::Hold(_), _) => self.holds.unanswered(),
             (Request::Holds, Reply::Holds(notes, version)) => self.fetched(now, &notes, version, local),
             (request, Reply::Gone { epoch }) => self.gone(now, request.session(), &epoch, local),
             // Of a session that this member does not have any more.
@@ -65,7 +68,8 @@ impl Member {
 
     fn failed(&mut self, now: Timestamp, request: Request) {
         self.counts.failures += 1;
-        self.next_try = now.saturating_add(self.terms.retry());
+        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
+        self.next_try = now.saturating_add(self.terms.retry(self.failed_in_a_row));
         match request {
             Request::Claim { .. } | Request::Return { .. } => self.uncertain = true,
             Request::Hold(_) => self.holds.unanswered(),
@@ -142,6 +146,8 @@ impl Member {
         }
         self.view = view;
         self.planned = false;
+        // Before anything is claimed.
+        self.told_holds = false;
         self.want = 0;
         self.upgrade = false;
     }
@@ -152,16 +158,25 @@ impl Member {
         // Of what is exchanged: what comes must be better than what goes.
         let exchanged = if self.upgrade { self.edge(now) } else { None };
         let mut of_use = 0;
-        self.view.free = if got < asked { 0 } else { self.view.free.saturating_sub(got) };
+        // A hold that was heard of since it was asked for: such a unit stays here, and is of no use.
+        let blocked: BTreeSet<usize> = self.holds.blocked(now).collect();
         let mut touched = BTreeMap::new();
+        let mut named = BTreeSet::new();
         for claim in claims {
+            if !named.insert(claim.unit.clone()) {
+                // An engine that names a unit twice: it is lent once, and asked whose it is.
+                self.uncertain = true;
+                continue;
+            }
             match self.roll.place_of(&claim.unit) {
                 Some(place)
                     if !self.suspended
-                        && !self.leaving
+                        && !self.wants_nothing()
+                        // Drained since it was asked for.
+                        && !self.declined.contains(&place)
                         && exchanged.is_none_or(|mine| self.gains(mine, self.roll.get(place).rank)) =>
                 {
-                    of_use += 1;
+                    of_use += u32::from(!blocked.contains(&place) || is_planted(Planted::SkipsSome));
                     local.admit(place, &claim);
                     touched.entry(place).or_insert_with(|| self.book.lendable_of(place));
                     self.book.add(place, claim);
@@ -195,14 +210,14 @@ impl Member {
     /// What the engine thinks ours, against what is.
     fn owned(&mut self, listed: Vec<Claim>, local: &mut impl Local) {
         self.uncertain = false;
-        let listed: HashSet<Claim> = listed.into_iter().collect();
+        let listed: BTreeSet<Claim> = listed.into_iter().collect();
         let missing: Vec<(usize, Claim)> = self
             .book
             .claims()
             .filter(|(_, claim)| !listed.contains(claim))
             .map(|(place, claim)| (place, claim.clone()))
             .collect();
-        let ours: HashSet<&Claim> =
+        let ours: BTreeSet<&Claim> =
             self.book.claims().map(|(_, claim)| claim).chain(&self.returning).collect();
         let orphans: Vec<Claim> = listed.iter().filter(|claim| !ours.contains(claim)).cloned().collect();
         // Never adopted: a unit that was lent once on a guess is lent twice.
@@ -223,7 +238,7 @@ impl Member {
         if session != of {
             return;
         }
-        let taken: HashSet<Claim> = taken.into_iter().collect();
+        let taken: BTreeSet<Claim> = taken.into_iter().collect();
         let batch: Vec<_> = todo.drain(..asked.min(todo.len())).collect();
         self.counts.reinstated += taken.len() as u64;
         let lost = batch.into_iter().filter(|(_, claim)| !taken.contains(claim)).collect();
@@ -257,6 +272,20 @@ impl Member {
 }
 
 impl Request {
+    /// Whether a reply is of a kind that answers this at all. What is not is a failure.
+    fn is_answered_by(&self, reply: &Reply) -> bool {
+        match (self, reply) {
+            (Request::Join { .. }, Reply::Joined(_) | Reply::Refused { .. })
+            | (Request::Renew { .. }, Reply::Renewed(_))
+            | (Request::Claim { .. } | Request::Owned { .. } | Request::Reinstate { .. }, Reply::Claims(_))
+            | (Request::Register { .. } | Request::Return { .. } | Request::Leave { .. }, Reply::Done)
+            | (Request::Hold(_) | Request::Holds, Reply::Holds(..))
+            | (Request::Overview, Reply::Overview(_)) => true,
+            (request, Reply::Gone { .. }) => request.session().is_some(),
+            _ => false,
+        }
+    }
+
     /// The session that it names.
     pub fn session(&self) -> Option<&Session> {
         match self {

@@ -23,6 +23,7 @@
 //! | `requests` | which request is next |
 //! | `answers` | what replies do |
 //! | `plan` | how many units it should have, and which |
+//! | `swap` | an idle member offers its best unit |
 //! | `share` | who should have how many |
 //! | `demand` | what it needs |
 //! | `book` | what it has |
@@ -34,19 +35,20 @@ mod demand;
 mod plan;
 mod requests;
 pub(super) mod share;
+mod swap;
 mod travel;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
 pub use demand::Demand;
 
-use self::{book::Book, demand::Peak, plan::Offer};
+use self::{book::Book, demand::Peak, plan::Offer, swap::Swap};
 use super::{
     engine::{Change, End, HoldKind, Line, Request, Session, View},
-    holds::{HoldTable, Seen},
+    holds::{Apply, HoldTable, Seen},
     planted::{Planted, is_planted},
     terms::Terms,
     unit::{Claim, Roll},
@@ -74,10 +76,33 @@ pub trait Local {
     fn admit(&mut self, place: usize, claim: &Claim);
     /// From now on leases on so many units may begin; 0 takes the resource out.
     fn lend(&mut self, place: usize, units: u32);
+    /// As `lend`, of a resource that may not have been there: with these holds, and no lease begins before they are on.
+    fn lend_with(&mut self, place: usize, units: u32, holds: &[Apply]) {
+        self.lend(place, units);
+        for apply in holds {
+            self.hold(apply.place, apply.kind, apply.change);
+        }
+    }
     /// Takes a unit away, unless a fence names it.
     fn take(&mut self, place: usize, claim: &Claim) -> bool;
     /// Takes units away at once, whoever uses them, and revokes the leases for which none is left.
     fn lose(&mut self, losses: &[Loss]);
+    /// Resources of which the last `lend` could not be done, since the last call: none of their units is lent.
+    fn refused(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
+    /// Resources of which more may be lent by now than when `lend` was called last.
+    fn ripened(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
+    /// How many units of those that `lend` has named last are not lent yet, and will be.
+    fn ripening(&mut self, _place: usize) -> u32 {
+        0
+    }
+    /// Whether leases are out that should not be, and that cannot be revoked yet.
+    fn is_in_excess(&mut self) -> bool {
+        false
+    }
     /// Until when claims are good.
     fn good_until(&mut self, until: Timestamp);
     /// Sets or clears a hold.
@@ -123,6 +148,8 @@ pub struct Member {
     state: State,
     /// The epoch of the last session.
     epoch: Option<Arc<str>>,
+    /// When that has begun.
+    joined_at: Timestamp,
     /// Units that there are to share: what is on the list and not blocked.
     total: u32,
     /// The last session, if it was given up.
@@ -130,25 +157,44 @@ pub struct Member {
     suspended: bool,
     leaving: bool,
     left: bool,
+    /// Somebody here drains everything: it claims nothing, and gives back what it has.
+    retired: bool,
     book: Book,
+    /// Resources that somebody here drains: nothing of them is claimed, and what is held is given back.
+    declined: BTreeSet<usize>,
+    /// Resources that this scheduler has refused: nothing of them is claimed until then.
+    failing: BTreeMap<usize, Timestamp>,
+    /// Since when leases are out that should not be.
+    excess_since: Option<Timestamp>,
     /// Taken from the scheduler, to be given back to the engine.
     returning: Vec<Claim>,
     sent: Option<Sent>,
     next_try: Timestamp,
+    /// Failures since the last answer.
+    failed_in_a_row: u32,
     next_renewal: Timestamp,
     /// The line that the engine has.
     told: Line,
     told_at: Timestamp,
     /// The next unit to be made known: of which resource, and which.
     unregistered: Option<(usize, u32)>,
+    /// The epoch in which all are known.
+    registered: Option<Arc<str>>,
+    /// The last request made units known: it is the turn of something else.
+    told_units: bool,
     uncertain: bool,
     view: View,
     planned: bool,
     want: u32,
     want_end: End,
+    /// Other processes that have its name.
+    namesakes: u32,
     /// What is claimed next replaces something worse.
     upgrade: bool,
     surplus_since: Option<Timestamp>,
+    swap: Swap,
+    /// Resources that a hold blocks, and at which plan that was seen first.
+    blocked_since: BTreeMap<usize, Timestamp>,
     peak: Peak,
     demand: Demand,
     floor: u32,
@@ -162,6 +208,8 @@ pub struct Member {
     holds_version: u64,
     /// The last request but renewals told of holds: it is the turn of something else.
     told_holds: bool,
+    /// When holds may be told again.
+    next_letter: Timestamp,
     refused: Option<Duration>,
     counts: Counts,
 }
@@ -177,25 +225,36 @@ impl Member {
             roll,
             state: State::Out,
             epoch: None,
+            joined_at: Timestamp::ZERO,
             previous: None,
             suspended: false,
             leaving: false,
             left: false,
+            retired: false,
             book: Book::default(),
+            declined: BTreeSet::new(),
+            failing: BTreeMap::new(),
+            excess_since: None,
             returning: Vec::new(),
             sent: None,
             next_try: Timestamp::ZERO,
+            failed_in_a_row: 0,
             next_renewal: Timestamp::ZERO,
             told: Line::default(),
             told_at: Timestamp::ZERO,
             unregistered: None,
+            registered: None,
+            told_units: false,
             uncertain: false,
             view: View::default(),
             planned: true,
             want: 0,
             want_end: End::Best,
+            namesakes: 0,
             upgrade: false,
             surplus_since: None,
+            swap: Swap::default(),
+            blocked_since: BTreeMap::new(),
             peak: Peak::default(),
             demand: Demand::default(),
             floor: terms.least(),
@@ -204,6 +263,7 @@ impl Member {
             futile: None,
             holds_version: 0,
             told_holds: false,
+            next_letter: Timestamp::ZERO,
             refused: None,
             counts: Counts::default(),
         }
@@ -220,6 +280,40 @@ impl Member {
         for place in self.book.places() {
             self.lower(place, u32::MAX, local);
         }
+    }
+
+    /// Whether to hold nothing for now: what it has is given back as leases return, and nothing is claimed until this is over.
+    pub fn retire(&mut self, retired: bool, local: &mut impl Local) {
+        if std::mem::replace(&mut self.retired, retired) != retired && retired {
+            for place in self.book.places() {
+                self.lower(place, u32::MAX, local);
+            }
+        }
+    }
+
+    /// Whether to have none of a resource: what is held of it is given back as leases return, and none is claimed until this is over.
+    pub fn decline(&mut self, place: usize, declined: bool, local: &mut impl Local) {
+        if !declined {
+            self.declined.remove(&place);
+        } else if self.declined.insert(place) {
+            self.lower(place, u32::MAX, local);
+        }
+    }
+
+    /// Whether nothing of a resource is claimed here.
+    fn is_unwanted(&self, place: usize) -> bool {
+        self.failing.contains_key(&place) || self.declined.contains(&place)
+    }
+
+    /// Resources of which nothing is claimed here, each once.
+    fn unwanted(&self) -> impl Iterator<Item = usize> + '_ {
+        let failing = self.failing.keys().filter(|place| !self.declined.contains(place));
+        self.declined.iter().chain(failing).copied()
+    }
+
+    /// Whether it claims nothing.
+    fn wants_nothing(&self) -> bool {
+        self.leaving || self.retired
     }
 
     /// Ends all claims now, whoever uses them, and leaves.
@@ -244,6 +338,17 @@ impl Member {
         matches!(self.state, State::Live { .. })
     }
 
+    /// Whether it is a member in this epoch, or about to be, by the session of this number.
+    #[cfg(test)]
+    pub fn is_in(&self, epoch: &str, number: u64) -> bool {
+        let session = match &self.state {
+            State::Live { session, .. } => Some(session),
+            State::Moving { joined, .. } => joined.as_ref().map(|(session, _)| session),
+            State::Out => None,
+        };
+        session.is_some_and(|session| session.number == number && &*session.epoch == epoch)
+    }
+
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -252,13 +357,29 @@ impl Member {
         &self.view
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.me
+    }
+
+    /// Whether a session of this member's name was left behind by an earlier life, or opened by a request that came late: such a one is over by
+    /// then, or has nothing and asks for nothing. Any other is renewed by another process.
+    fn may_be_left_behind(&self, now: Timestamp) -> bool {
+        now.saturating_since(self.joined_at) <= self.terms.ttl() + self.terms.period() * 2
+    }
+
     /// The part of all units that somebody else should have, as this member sees it: 0 is balance.
     pub fn imbalance(&self) -> f64 {
         let lines: Vec<_> = self.view.members.iter().map(|view| view.line).collect();
-        let targets = share::targets(&lines, self.total);
+        let targets = share::targets(&lines, self.total, self.view.turn);
         let missing: u64 =
             lines.iter().zip(targets).map(|(line, target)| u64::from(target.saturating_sub(line.held))).sum();
         if self.total == 0 { 0.0 } else { missing as f64 / f64::from(self.total) }
+    }
+
+    /// Other processes that have this name, as of the last plan.
+    pub fn namesakes(&self) -> u32 {
+        self.namesakes
     }
 
     pub fn held(&self) -> u32 {
@@ -291,7 +412,11 @@ impl Member {
 
     /// Before `until`, but not long before: nothing is lent from here on.
     fn lent_until(&self) -> Option<Timestamp> {
-        let lead = self.terms.good_for() - self.terms.lent_for();
+        let lead = if is_planted(Planted::SuspendsLate) {
+            Duration::ZERO
+        } else {
+            self.terms.good_for() - self.terms.lent_for()
+        };
         self.until()
             .map(|until| Timestamp::from_nanos(until.as_nanos().saturating_sub(lead.as_nanos() as u64)))
     }
@@ -311,12 +436,31 @@ impl Member {
                 local.lend(place, 0);
             }
         }
+        self.give_up_refused(now, local);
         self.demand = local.demand();
-        self.peak.note(now, self.demand.in_use + self.demand.waiting, self.terms.calm());
+        self.peak.note(now, self.demand.in_use + self.demand.waiting, self.calm());
         if !self.suspended {
             self.let_go(local);
         }
         self.look_at_holds(now, local);
+        if !self.suspended {
+            for place in local.ripened() {
+                self.lend_anew(now, place, self.book.lendable_of(place), local);
+            }
+        }
+    }
+
+    /// What this scheduler cannot lend is given back: others may be able to.
+    fn give_up_refused(&mut self, now: Timestamp, local: &mut impl Local) {
+        for place in local.refused() {
+            self.book.lower(place, u32::MAX);
+            self.failing.insert(place, now.saturating_add(self.terms.calm()));
+        }
+    }
+
+    /// How long something must have been in excess before it is given back unasked.
+    fn calm(&self) -> Duration {
+        if is_planted(Planted::NoCalm) { Duration::ZERO } else { self.terms.calm() }
     }
 
     /// Units that are leaving go as soon as fewer leases are out than what remains allows.
@@ -384,7 +528,9 @@ impl Member {
             self.holds_version = u64::MAX;
         }
         self.holds.begin(now, &session.epoch);
-        self.unregistered = Some((0, 0));
+        self.joined_at = now;
+        // An epoch forgets no unit.
+        self.unregistered = (self.registered.as_ref() != Some(&session.epoch)).then_some((0, 0));
         self.next_renewal = Timestamp::ZERO;
         self.told = Line::default();
         local.good_until(until);
@@ -392,7 +538,8 @@ impl Member {
 
     /// Some claims have ended.
     fn lose(&mut self, claims: Vec<(usize, Claim)>, local: &mut impl Local) {
-        let mut losses: HashMap<usize, Vec<Claim>> = HashMap::new();
+        // In an order of its own: what a run does follows from its seed alone.
+        let mut losses: BTreeMap<usize, Vec<Claim>> = BTreeMap::new();
         for (place, claim) in claims {
             self.book.remove(place, &claim);
             losses.entry(place).or_default().push(claim);

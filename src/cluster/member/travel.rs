@@ -3,7 +3,7 @@
 use super::{Local, Member};
 use crate::{
     cluster::{
-        engine::{HoldNote, Request},
+        engine::{HoldKind, HoldNote, Request},
         holds::{Apply, HoldTable},
         planted::{Planted, is_planted},
     },
@@ -81,30 +81,48 @@ impl Member {
         self.apply(&todo, local);
     }
 
-    /// What is to be told of holds. One request of these and one of another kind take turns, so that a storm of holds holds up nothing.
-    pub(super) fn letter(&mut self, now: Timestamp) -> Option<Request> {
+    /// Somebody here sets or clears a hold, whether the resource is in this scheduler or not.
+    pub fn command(
+        &mut self,
+        now: Timestamp,
+        place: usize,
+        kind: HoldKind,
+        set: bool,
+        local: &mut impl Local,
+    ) {
+        let todo = self.holds.command(now, place, kind, set);
+        self.apply(&[todo], local);
+    }
+
+    /// The next request that is about holds. One of these and one of another kind take turns, so that a storm of holds holds up nothing. What
+    /// others have set comes first: nothing is lent here that rests elsewhere.
+    pub(super) fn travel(&mut self, now: Timestamp) -> Option<Request> {
+        let request = if self.view.holds != self.holds_version { Request::Holds } else { self.letter(now)? };
+        self.told_holds = true;
+        Some(request)
+    }
+
+    /// What is to be told of holds: so often that they are elsewhere in a moment, and not each by a request of its own.
+    fn letter(&mut self, now: Timestamp) -> Option<Request> {
+        if now < self.next_letter && self.holds.pending() < LETTER {
+            return None;
+        }
         let notes = self.holds.letter(now, &self.roll, LETTER);
         (!notes.is_empty()).then(|| {
-            self.told_holds = true;
+            self.next_letter = now.saturating_add(self.terms.letters());
             Request::Hold(notes)
         })
     }
 
     /// Lends units of a resource that may not have been there: with the holds that it has elsewhere.
     pub(super) fn lend_anew(&mut self, now: Timestamp, place: usize, units: u32, local: &mut impl Local) {
-        local.lend(place, units);
         let holds = self.holds.of(now, place);
-        self.apply(&holds, local);
+        local.lend_with(place, units, &holds);
     }
 
     /// Whether it knows of a hold, and until when.
     #[cfg(test)]
-    pub fn known(
-        &self,
-        now: Timestamp,
-        place: usize,
-        kind: crate::cluster::engine::HoldKind,
-    ) -> Option<Option<Timestamp>> {
+    pub fn known(&self, now: Timestamp, place: usize, kind: HoldKind) -> Option<Option<Timestamp>> {
         self.holds.known(now, place, kind)
     }
 }

@@ -16,11 +16,11 @@ mod wire;
 
 use std::{error::Error, fmt, time::Duration};
 
-use redis::{Client, Connection, ErrorKind, Script, ScriptInvocation, ServerErrorKind, Value};
+use redis::{Client, Cmd, Connection, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
 
 use self::listener::Listener;
 use super::engine::{Engine, EngineError, HoldNote, Reply, Request};
-use crate::sync::Arc;
+use crate::sync::{Arc, Clock, MonotonicClock};
 
 /// The names of the keys that a fleet has, in the order in which scripts take them.
 const KEYS: [&str; 8] = ["meta", "sessions", "lines", "ranks", "free", "owned", "tokens", "holds"];
@@ -91,6 +91,7 @@ impl Steps {
 ///
 /// Connects when it is first used. A connection that fails is dropped and made anew with the next request, at the next address in turn. Where
 /// nobody listens, or a replica answers, the others are tried at once. Give IP addresses, or names that are resolved without delay. A thread of its own listens for holds, from the first request on, until this is dropped.
+/// What a user of the server must be allowed to do is in `docs/cluster.md`, Rights.
 ///
 /// ```no_run
 /// use leasehold::cluster::RedisEngine;
@@ -104,6 +105,7 @@ pub struct RedisEngine {
     turn: usize,
     connection: Option<Connection>,
     steps: Steps,
+    fleet: Arc<str>,
     keys: Vec<String>,
     channel: Arc<str>,
     listener: Option<Listener>,
@@ -165,6 +167,7 @@ impl RedisEngine {
             turn: 0,
             connection: None,
             steps: Steps::new(),
+            fleet: fleet.into(),
             keys: KEYS.iter().map(|key| format!("leasehold:{{{fleet}}}:{key}")).collect(),
             channel: format!("leasehold:{{{fleet}}}:news").into(),
             listener: None,
@@ -179,22 +182,20 @@ impl RedisEngine {
         self
     }
 
-    /// Asks at the address whose turn it is.
+    /// Asks at the address whose turn it is. What it says in turn takes `patience` together; but a server that sends one answer in pieces has what
+    /// is left for each of them.
     fn ask(&mut self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
+        let limit = Limit { clock: MonotonicClock::new(), patience };
         let mut arguments = Vec::new();
         wire::write(request, &self.channel, &mut arguments);
-        let mut invocation: ScriptInvocation<'_> = self.steps.of(request).prepare_invoke();
-        for key in &self.keys {
-            invocation.key(key);
-        }
-        for argument in arguments {
-            invocation.arg(argument);
-        }
+        let script = self.steps.of(request);
+        let mut invocation = cmd("EVALSHA");
+        invocation.arg(script.get_hash()).arg(self.keys.len()).arg(&self.keys).arg(arguments);
         // All addresses together take as long as one.
-        let to_connect = patience / self.clients.len() as u32;
-        let connection = connected(&mut self.connection, &self.clients[self.turn], to_connect, patience)
-            .map_err(Failure::Elsewhere)?;
-        let value: Value = invocation.invoke(connection).map_err(|error| {
+        let to_connect = (patience / self.clients.len() as u32).max(Duration::from_millis(1));
+        let client = &self.clients[self.turn];
+        let connection = connected(&mut self.connection, client, to_connect).map_err(Failure::Elsewhere)?;
+        let value = invoked(connection, script, &invocation, &limit).map_err(|error| {
             let refused = matches!(
                 error.kind(),
                 ErrorKind::Server(
@@ -209,6 +210,41 @@ impl RedisEngine {
     }
 }
 
+/// Until when an address may take, from when the clock began.
+struct Limit {
+    clock: MonotonicClock,
+    patience: Duration,
+}
+
+impl Limit {
+    /// For the next command there is what the others have left; the socket takes no limit of zero.
+    fn set(&self, connection: &Connection) -> Result<(), RedisError> {
+        let gone = Duration::from_nanos(self.clock.now().as_nanos());
+        let left = self.patience.saturating_sub(gone).max(Duration::from_millis(1));
+        connection.set_read_timeout(Some(left))?;
+        connection.set_write_timeout(Some(left))
+    }
+}
+
+/// What a script answers, which the server is told first if it does not know it.
+fn invoked(
+    connection: &mut Connection,
+    script: &Script,
+    invocation: &Cmd,
+    limit: &Limit,
+) -> Result<Value, RedisError> {
+    limit.set(connection)?;
+    match invocation.query(connection) {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            limit.set(connection)?;
+            script.load(connection)?;
+            limit.set(connection)?;
+            invocation.query(connection)
+        }
+        other => other,
+    }
+}
+
 /// Why there is no answer.
 enum Failure {
     /// It was not carried out, and may be at another address.
@@ -217,26 +253,17 @@ enum Failure {
     Unknown(EngineError),
 }
 
-/// The connection, made if there is none, with this limit for each of its reads and writes.
+/// The connection, made if there is none.
 fn connected<'c>(
     connection: &'c mut Option<Connection>,
     client: &Client,
     to_connect: Duration,
-    patience: Duration,
 ) -> Result<&'c mut Connection, EngineError> {
-    // The socket takes no limit of zero.
-    let patience = patience.max(Duration::from_millis(1));
     let fail = |error| EngineError::with_source("no connection to the server", error);
-    let connection = match connection {
-        Some(connection) => connection,
-        none => {
-            let to_connect = to_connect.max(Duration::from_millis(1));
-            none.insert(client.get_connection_with_timeout(to_connect).map_err(fail)?)
-        }
-    };
-    connection.set_read_timeout(Some(patience)).map_err(fail)?;
-    connection.set_write_timeout(Some(patience)).map_err(fail)?;
-    Ok(connection)
+    match connection {
+        Some(connection) => Ok(connection),
+        none => Ok(none.insert(client.get_connection_with_timeout(to_connect).map_err(fail)?)),
+    }
 }
 
 impl Engine for RedisEngine {
@@ -249,7 +276,8 @@ impl Engine for RedisEngine {
                         && self.listener.as_ref().is_none_or(|listener| listener.turn() != self.turn)
                     {
                         let client = self.clients[self.turn].clone();
-                        self.listener = Listener::start(client, Arc::clone(&self.channel), self.turn);
+                        self.listener =
+                            Listener::start(client, Arc::clone(&self.channel), self.turn, patience);
                     }
                     return Ok(reply);
                 }
@@ -270,6 +298,14 @@ impl Engine for RedisEngine {
 
     fn news(&mut self) -> Vec<HoldNote> {
         self.listener.as_ref().map(Listener::take).unwrap_or_default()
+    }
+
+    fn hears_news(&self) -> bool {
+        self.listener.as_ref().is_some_and(Listener::hears)
+    }
+
+    fn fleet(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.fleet))
     }
 }
 

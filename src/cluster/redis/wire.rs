@@ -7,7 +7,7 @@ use redis::Value;
 use crate::{
     cluster::{
         engine::{
-            Change, End, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, View,
+            Change, End, HoldKind, HoldNote, Line, MemberView, Overview, Reply, Request, Session, TURN, View,
         },
         unit::{Claim, Unit},
     },
@@ -34,7 +34,7 @@ pub fn write(request: &Request, channel: &str, out: &mut Vec<String>) {
         Request::Register { units, .. } => {
             out.extend(units.iter().flat_map(|(unit, rank)| [unit.to_string(), rank.to_string()]));
         }
-        Request::Renew { line, .. } => out.push(write_line(line)),
+        Request::Renew { line, .. } => out.extend([write_line(line), TURN.to_string()]),
         Request::Claim { count, end, skip, .. } => {
             let end = match end {
                 End::Best => "best",
@@ -122,6 +122,11 @@ pub fn read_note(text: &str) -> Option<HoldNote> {
     Some(HoldNote { name: parts.next()?.into(), kind, change, origin, epoch, version })
 }
 
+/// Holds. What cannot be read is left out, a kind that later versions have perhaps: it would blind everybody to the others.
+fn read_notes(notes: &[Value]) -> Vec<HoldNote> {
+    notes.iter().filter_map(|note| read_note(text(note)?)).collect()
+}
+
 /// What a script has answered; `None` if it is nothing that scripts answer.
 pub fn read(value: Value) -> Option<Reply> {
     let (first, rest) = list(&value)?.split_first()?;
@@ -139,8 +144,7 @@ pub fn read(value: Value) -> Option<Reply> {
         }
         "holds" => {
             let (version, notes) = rest.split_first()?;
-            let notes = notes.iter().map(|note| read_note(text(note)?));
-            Reply::Holds(notes.collect::<Option<_>>()?, number(version)?)
+            Reply::Holds(read_notes(notes), number(version)?)
         }
         "renewed" => Reply::Renewed(read_view(rest)?),
         "overview" => Reply::Overview(read_overview(rest)?),
@@ -149,7 +153,7 @@ pub fn read(value: Value) -> Option<Reply> {
 }
 
 fn read_view(rest: &[Value]) -> Option<View> {
-    let [session, free, best, worst, owned, next_expiry, holds, quarantine, members] = rest else {
+    let [session, free, best, worst, owned, next_expiry, holds, quarantine, turn, members] = rest else {
         return None;
     };
     let session: u64 = number(session)?;
@@ -169,6 +173,7 @@ fn read_view(rest: &[Value]) -> Option<View> {
         next_expiry: maybe(next_expiry)?.map(Duration::from_micros),
         holds: number(holds)?,
         quarantine: Some(number(quarantine)?).filter(|&left| left > 0).map(Duration::from_micros),
+        turn: number(turn)?,
     })
 }
 
@@ -178,7 +183,7 @@ fn read_overview(rest: &[Value]) -> Option<Overview> {
         epoch: text(epoch)?.into(),
         quarantine: Some(number(quarantine)?).filter(|&left| left > 0).map(Duration::from_micros),
         free: number(free)?,
-        holds: list(holds)?.iter().map(|note| read_note(text(note)?)).collect::<Option<_>>()?,
+        holds: read_notes(list(holds)?),
         ..Overview::default()
     };
     let mut names = std::collections::HashMap::new();
@@ -227,6 +232,15 @@ mod tests {
         ] {
             assert_eq!(read(value), None);
         }
+    }
+
+    #[test]
+    fn holds_that_cannot_be_read_hide_no_others() {
+        let holds = ["resting\n7\n-\ne\norigin\na", "cooling", "excluded\n8\n*\ne\norigin\nb"];
+        let mut answer = vec![bulk("holds"), bulk("8")];
+        answer.extend(holds.map(bulk));
+        let Some(Reply::Holds(notes, 8)) = read(Value::Array(answer)) else { panic!("it is an answer") };
+        assert_eq!(notes.iter().map(|note| &*note.name).collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

@@ -8,12 +8,26 @@ use std::{
 
 use super::{
     process::{Life, Process},
-    world::World,
+    world::{MILLI, World},
 };
 use crate::{
-    cluster::{member::share, unit::Unit},
+    cluster::{engine::TURN, member::share, unit::Unit},
     sync::Timestamp,
 };
+
+/// Why nobody can use a unit. Each reason has an end of its own, and the time counts anew when it becomes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limbo {
+    /// It is claimed, and its member has not got it: the answer was lost. He finds out when he renews, and returns it; if that fails he tries again.
+    Orphan { failures: u64 },
+    /// Nobody renews its session: that is over then, and the next one who renews frees it. A renewal that comes late makes it later.
+    Left { over: u64 },
+    /// An epoch has begun: it is not known yet, or in quarantine, which lasts until then.
+    Fresh { until: u64 },
+}
+
+/// Requests of all who are left that fail one after the other, where messages are lost.
+const TRIES: u32 = 2;
 
 impl World {
     /// Nobody else honours a lease on this unit.
@@ -29,6 +43,24 @@ impl World {
         }
     }
 
+    /// A budget is used: not more often than it has uses in a period, by whomever; a period by the fastest clock.
+    pub(super) fn check_budget(&mut self, place: usize, budget: usize) {
+        let period = self.plan.period.as_nanos() as f64 / (1.0 + self.plan.drift);
+        let (time, window) = (self.time, period as u64 - MILLI);
+        let uses = self.uses.entry(budget).or_default();
+        while uses.front().is_some_and(|first| time - first >= window) {
+            uses.pop_front();
+        }
+        uses.push_back(time);
+        let (count, all) = (uses.len() as u32, self.plan.units * self.plan.leases_per_unit);
+        self.outcome.used_up += u64::from(count == all);
+        assert!(
+            count <= all,
+            "{}: {place} uses budget {budget}, {count} uses in a period, of {all}",
+            self.tag()
+        );
+    }
+
     /// Now and then: the engine's books, and units that nobody can use.
     pub(super) fn look(&mut self) {
         self.ledger.check();
@@ -40,51 +72,73 @@ impl World {
             return;
         }
         let now = self.engine.read(self.time).as_nanos();
-        let mut limbo = HashMap::new();
         // Who frees what is left behind by sessions that are over.
         let renews =
             |process: &Process| process.life == Life::Running && !process.cut_off && process.member.is_live();
         let somebody_renews = self.engine_up && self.processes.iter().any(renews);
+        let mut limbo = HashMap::new();
+        let mut note = |unit: &Unit, state| {
+            let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
+            limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), state));
+        };
         for (unit, (session, _)) in self.ledger.owners() {
             let over = self.ledger.over(*session).expect("a session is there as long as it owns something");
             if over <= now && !somebody_renews {
                 continue;
             }
-            let owner = self.sessions.get(session).copied();
-            let runs = owner.is_some_and(|owner| self.processes[owner].life == Life::Running);
-            let holds = owner
-                .is_some_and(|owner| self.holders.get(unit).is_some_and(|holders| holders.contains(&owner)));
-            if over <= now || !(runs && holds) {
-                // Of a process that does not run the time counts from when it stopped, or from its last renewal.
-                let state = if runs { 0 } else { over };
-                let before = self.limbo.get(unit).filter(|(_, before)| *before == state);
-                limbo.insert(unit.clone(), (before.map_or(self.time, |(since, _)| *since), state));
+            let owner = self.sessions[session];
+            let process = &self.processes[owner];
+            let runs = process.life == Life::Running;
+            let has = self.holders.get(unit).is_some_and(|holders| holders.contains(&owner));
+            if over <= now || !runs || !(has || process.member.is_in(self.ledger.epoch(), *session)) {
+                note(unit, Limbo::Left { over });
+            } else if !has {
+                note(unit, Limbo::Orphan { failures: process.member.counts().failures });
+            }
+        }
+        let until = self.ledger.quarantine();
+        if somebody_renews && (now < until || self.ledger.known() < self.roll.units()) {
+            let units = self.roll.shares().iter().flat_map(|share| {
+                (0..share.units).map(|index| Unit { name: Arc::clone(&share.name), index })
+            });
+            for unit in units {
+                let is_free = self.ledger.is_free(&unit);
+                if !(is_free && now >= until || self.ledger.owners().contains_key(&unit)) {
+                    note(&unit, Limbo::Fresh { until });
+                }
             }
         }
         self.limbo = limbo;
-        let longest = self.limbo.values().map(|(since, _)| self.time - since).max().unwrap_or(0);
-        self.outcome.longest_limbo = self.outcome.longest_limbo.max(Duration::from_nanos(longest));
+        // A session whose clock was set back may go on for its time to live from the first step after that, whenever the engine can be reached
+        // again; that nothing is lost at the end is checked there.
+        if self.plan.set_back {
+            return;
+        }
+        for (unit, (since, state)) in &self.limbo {
+            let lost = Duration::from_nanos(self.time - since);
+            self.outcome.longest_limbo = self.outcome.longest_limbo.max(lost);
+            if lost > self.allowed(*state) {
+                let owner = self.ledger.owners().get(unit).map(|(session, _)| self.sessions[session]);
+                let process = owner.map(|owner| &self.processes[owner]);
+                panic!("{}: {unit} is lost for {lost:?}, {state:?}: {owner:?} is {process:?}", self.tag());
+            }
+        }
+    }
+
+    /// How long a unit may be of no use for this reason, while somebody renews.
+    fn allowed(&self, state: Limbo) -> Duration {
         let terms = self.plan.terms;
-        // The time to live begins when a renewal arrives. The rest: the two clocks, and the pace of looking.
-        let margin = terms.ttl() - terms.good_for();
-        let allowed = self.plan.lateness + terms.ttl() + margin + Duration::from_millis(200);
-        if Duration::from_nanos(longest) > allowed {
-            let unit = self
-                .limbo
-                .iter()
-                .find(|(_, (since, _))| self.time - since == longest)
-                .expect("it is there")
-                .0;
-            let (session, _) = self.ledger.owners()[unit];
-            let owner = self.sessions[&session];
-            let member = &self.processes[owner];
-            panic!(
-                "{}: {unit} of session {session} is lost for {longest} ns: {owner} is {:?}, cut off {}, {:?}",
-                self.tag(),
-                member.life,
-                member.cut_off,
-                member.member
-            );
+        // The pace of looking, and of threads.
+        let pace = Duration::from_millis(200);
+        match state {
+            // Until the next renewal, which asks and returns at once.
+            Limbo::Orphan { .. } => terms.period() * 2 + terms.patience() + pace,
+            // The time to live begins when a renewal arrives, and when the epoch does. The rest: the two clocks, and requests that have failed.
+            Limbo::Left { .. } | Limbo::Fresh { .. } => {
+                let margin = terms.ttl() - terms.good_for();
+                let tries = if self.plan.losses > 0 { TRIES } else { 0 };
+                terms.ttl() + margin + pace + (terms.patience() + terms.retry(u32::MAX)) * tries
+            }
         }
     }
 
@@ -119,7 +173,8 @@ impl World {
             // In the order of names, as members see it.
             living.sort_by_key(|(number, ..)| self.sessions[number]);
             let lines: Vec<_> = living.iter().map(|(_, line, _)| *line).collect();
-            let targets = share::targets(&lines, usable);
+            let targets =
+                share::targets(&lines, usable, now / (self.plan.terms.ttl().as_nanos() as u64 * TURN));
             let free = self.ledger.free_ranks(&blocked);
             let greedy = living.iter().zip(&targets).any(|((_, _, owned), target)| owned > target);
             for ((number, _, owned), target) in living.iter().zip(&targets) {
@@ -167,8 +222,10 @@ impl World {
             assert!(lost <= on_its_way, "{}: {unit} is lost for {lost:?}", self.tag());
         }
         assert_eq!(self.ledger.known(), self.roll.units(), "{}: units that the engine knows", self.tag());
-        // A hold that has ended just now leaves units free that somebody is about to claim: see `settles`.
-        let lacks = self.plan.holds == 0.0 && self.lacks(&BTreeSet::new());
+        // A hold that has ended just now leaves units free that somebody is about to claim, and so does a turn: see `settles`.
+        let needy = self.processes.iter().filter(|process| process.desk.wanted > 0).count();
+        let moves = self.plan.holds > 0.0 || (self.roll.units() as usize) < needy;
+        let lacks = !moves && self.lacks(&BTreeSet::new());
         assert!(!lacks, "{}: what is needed is not held", self.tag());
         for process in &self.processes {
             assert!(process.member.is_live(), "{}: somebody is out", self.tag());

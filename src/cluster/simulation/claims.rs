@@ -5,15 +5,17 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     process::{Process, Skewed},
-    quiet,
+    quiet, with_mistake,
     world::{Plan, World},
 };
 use crate::cluster::{
-    engine::{Change, HoldKind, HoldNote, Reply, Request},
+    engine::{Change, HoldKind, HoldNote, Line, MemberView, Reply, Request, Session, View},
     ledger::Ledger,
+    planted::Planted,
     terms::Terms,
-    unit::{Roll, Share},
+    unit::{Claim, Roll, Share, Unit},
 };
+use crate::sync::Timestamp;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,6 +27,10 @@ impl World {
 
     /// A process that begins anew, with these terms and this list.
     fn enlist(&mut self, place: usize, terms: Terms, shares: Vec<Share>) {
+        self.enlist_as(format!("p{place:03}"), place, terms, shares);
+    }
+
+    fn enlist_as(&mut self, name: String, place: usize, terms: Terms, shares: Vec<Share>) {
         let roll = Arc::new(Roll::new(shares).expect("names differ"));
         let clock = Skewed { rate: 1.0, offset: 7_000_000_000 };
         let incarnation = self.processes[place].incarnation + 1;
@@ -33,7 +39,7 @@ impl World {
         });
         // Nobody else has this one: `some_process` counts up from 1.
         let nonce = u64::MAX - incarnation;
-        self.processes[place] = Process::new(format!("p{place:03}"), nonce, terms, &roll, clock);
+        self.processes[place] = Process::new(name, nonce, terms, &roll, clock);
         self.processes[place].incarnation = incarnation;
     }
 
@@ -64,6 +70,7 @@ fn a_member_that_was_refused_does_not_set_the_time_to_live_after_a_loss() {
             resources: 6,
             units: 1,
             faults: 0.0,
+            outages: 0.0,
             losses: 0,
             load: 300,
             ..Plan::default()
@@ -147,8 +154,8 @@ fn units_that_a_hold_blocks_are_nobodys_share() {
     assert_eq!(world.counts(), before, "at rest nothing goes round");
 }
 
-#[test]
-fn better_units_that_a_member_cannot_use_are_not_claimed_over_and_over() {
+/// Two who have what they need of twenty units, the better ten of which are on nobody's list any more.
+fn half_is_on_no_list() -> World {
     let mut world = quiet(2, 20);
     world.run_for(SECOND * 4);
     for place in 0..2 {
@@ -156,6 +163,12 @@ fn better_units_that_a_member_cannot_use_are_not_claimed_over_and_over() {
         world.want(place, 4);
     }
     world.run_for(SECOND * 10);
+    world
+}
+
+#[test]
+fn better_units_that_a_member_cannot_use_are_not_claimed_over_and_over() {
+    let mut world = half_is_on_no_list();
     let (before, requests) = (world.counts(), world.outcome.requests);
     world.run_for(SECOND * 20);
     assert_eq!(world.counts(), before);
@@ -189,6 +202,23 @@ fn a_clock_of_the_engine_that_is_set_back_keeps_nothing_for_longer() {
     assert_eq!(world.held(0).len(), 10);
 }
 
+#[test]
+fn where_there_are_fewer_units_than_needs_everybody_has_his_turn() {
+    let who_had_one = || {
+        let mut world = quiet(3, 2);
+        (0..3).for_each(|place| world.want(place, 1));
+        world.run_for(SECOND * 4);
+        let mut had = [false; 3];
+        for _ in 0..120 {
+            world.run_for(SECOND / 4);
+            (0..3).for_each(|place| had[place] |= !world.held(place).is_empty());
+        }
+        had
+    };
+    assert_eq!(who_had_one(), [true; 3]);
+    assert_ne!(with_mistake(Planted::NoTurns, who_had_one), [true; 3]);
+}
+
 /// The bar: two commands in a second for each hundred resources, with the default terms.
 #[test]
 fn at_rest_a_member_sends_at_most_two_requests_a_second_for_a_hundred_resources() {
@@ -197,6 +227,7 @@ fn at_rest_a_member_sends_at_most_two_requests_a_second_for_a_hundred_resources(
         resources: 100,
         units: 1,
         faults: 0.0,
+        outages: 0.0,
         losses: 0,
         terms: Terms::default(),
         ..Plan::default()
@@ -209,4 +240,150 @@ fn at_rest_a_member_sends_at_most_two_requests_a_second_for_a_hundred_resources(
     let rate = (world.outcome.requests - before) as f64 / 30.0 / 4.0;
     assert!(rate <= 2.0, "{rate} a second");
     assert!(rate >= 0.9, "renewals are counted: {rate}");
+}
+
+/// How many units somebody has who begins to need fifty, three renewals later, while the best 1,500 are free and rest; and how many of these.
+fn has_beside_many_that_rest() -> (usize, usize) {
+    const RESTING: usize = 1_500;
+    let mut world = quiet(2, RESTING + 300);
+    let note = |number: usize| {
+        let (name, origin, epoch) = (format!("r{number:05}").into(), "x".into(), "".into());
+        HoldNote { name, kind: HoldKind::Excluded, change: Change::Set(None), origin, epoch, version: 0 }
+    };
+    world.run_for(SECOND);
+    let _ = world.step(&Request::Hold((0..RESTING).map(note).collect()));
+    world.run_for(SECOND * 7);
+    let held = |world: &World| {
+        let (usable, resting): (Vec<_>, Vec<_>) =
+            world.held(0).into_iter().partition(|rank| *rank >= RESTING as u64);
+        (usable.len(), resting.len())
+    };
+    assert!(held(&world).0 <= 2, "nothing is needed");
+    world.want(0, 50);
+    world.run_for(Plan::default().terms.period() * 3 + SECOND / 5);
+    held(&world)
+}
+
+#[test]
+fn many_free_units_that_rest_starve_nobody() {
+    let (usable, resting) = has_beside_many_that_rest();
+    assert!(usable >= 50 && resting == 0, "{usable} {resting}");
+    let (usable, resting) = with_mistake(Planted::SkipsSome, has_beside_many_that_rest);
+    assert!(
+        usable < 50 && resting > 50,
+        "whoever leaves only some of them alone claims the others: {usable} {resting}"
+    );
+}
+
+#[test]
+fn what_is_told_as_free_is_what_nobody_has() {
+    let world = half_is_on_no_list();
+    let free = world.ledger.known() - world.ledger.owners().len() as u32;
+    assert!((10..20).contains(&free), "{free}");
+    for place in 0..2 {
+        assert_eq!(world.processes[place].member.view().free, free);
+    }
+}
+
+/// Of eight units that two processes need all, what the second one gets that has the first one's name; and how many of its name each sees.
+fn with_one_name() -> (usize, [u32; 2]) {
+    let mut world = quiet(2, 8);
+    world.want(0, 8);
+    world.run_for(SECOND * 8);
+    let terms = world.plan.terms;
+    world.enlist_as("p000".to_owned(), 1, terms, shares(0..8, 1));
+    world.want(1, 8);
+    world.run_for(SECOND * 12);
+    (world.held(1).len(), [0, 1].map(|place: usize| world.processes[place].member.namesakes()))
+}
+
+#[test]
+fn two_processes_of_one_name_share_and_are_told() {
+    assert_eq!(with_one_name(), (4, [1, 1]));
+    let starved = with_mistake(Planted::DeniesNamesakes, with_one_name);
+    assert_eq!(starved.0, 0, "the second one starves");
+}
+
+/// A member alone, at one moment, to whom the test is the engine.
+struct Alone {
+    process: Process,
+    now: Timestamp,
+}
+
+impl Alone {
+    fn new(units: u32) -> Self {
+        let roll = Arc::new(Roll::new(shares(0..1, units)).expect("names differ"));
+        let clock = Skewed { rate: 1.0, offset: 0 };
+        let process = Process::new("m".to_owned(), 1, Terms::default(), &roll, clock);
+        Alone { process, now: Timestamp::from_nanos(1_000_000_000) }
+    }
+
+    fn asks(&mut self) -> Option<Request> {
+        self.process.member.poll(self.now, &mut self.process.desk)
+    }
+
+    fn hears(&mut self, reply: Reply) {
+        self.process.member.answered(self.now, Some(reply), &mut self.process.desk);
+    }
+
+    /// It joins, by the session of this number, and renews: then some units are free.
+    fn joins(&mut self, number: u64, free: u32) {
+        assert!(matches!(self.asks(), Some(Request::Join { .. })));
+        self.hears(Reply::Joined(Session { epoch: "e".into(), number }));
+        assert!(matches!(self.asks(), Some(Request::Renew { .. })));
+        let line = Line { weight: 1, ..Line::default() };
+        let members = vec![MemberView { member: "m".into(), line }];
+        self.hears(Reply::Renewed(View { members, free, ..View::default() }));
+    }
+
+    fn claims(&mut self, tokens: &[u64]) {
+        assert!(matches!(self.asks(), Some(Request::Claim { .. })));
+        let unit = Unit { name: "r00000".into(), index: 0 };
+        self.hears(Reply::Claims(tokens.iter().map(|&token| Claim { unit: unit.clone(), token }).collect()));
+    }
+
+    fn registers(&mut self) {
+        let asks = self.asks();
+        assert!(matches!(asks, Some(Request::Register { .. })), "{asks:?}");
+        self.hears(Reply::Done);
+    }
+}
+
+#[test]
+fn an_answer_to_another_question_is_a_failure() {
+    let mut alone = Alone::new(2);
+    assert!(matches!(alone.asks(), Some(Request::Join { .. })));
+    alone.hears(Reply::Done);
+    assert_eq!((alone.process.member.counts().failures, alone.asks()), (1, None), "not at once");
+    alone.now = alone.now.saturating_add(SECOND);
+    alone.joins(1, 2);
+}
+
+#[test]
+fn a_unit_that_is_granted_twice_in_an_answer_is_held_once() {
+    let mut alone = Alone::new(2);
+    alone.joins(1, 2);
+    alone.registers();
+    alone.claims(&[5, 6]);
+    assert_eq!(alone.process.member.held(), 1);
+    assert!(matches!(alone.asks(), Some(Request::Owned { .. })), "it asks whose it is");
+}
+
+#[test]
+fn units_are_made_known_once_in_an_epoch_and_hold_up_no_claims() {
+    let mut alone = Alone::new(600);
+    alone.joins(1, 2);
+    alone.registers();
+    // In turns.
+    alone.claims(&[5]);
+    alone.registers();
+    alone.registers();
+    assert_eq!(alone.asks(), None);
+    // Its session is over, in the same epoch: everything is known.
+    alone.now = alone.now.saturating_add(SECOND);
+    assert!(matches!(alone.asks(), Some(Request::Renew { .. })));
+    alone.hears(Reply::Gone { epoch: "e".into() });
+    alone.joins(2, 2);
+    alone.claims(&[6]);
+    assert_eq!(alone.asks(), None);
 }

@@ -7,12 +7,18 @@ use super::{
 use crate::cluster::{ledger::Ledger, unit::Unit};
 
 impl World {
+    /// How long what goes wrong lasts.
+    fn some_time(&mut self) -> u64 {
+        let ttl = self.plan.terms.ttl().as_millis() as u64;
+        (1 + self.below(3 * ttl)) * MILLI
+    }
+
+    /// Something happens to a process, or to its line.
     pub(super) fn fault(&mut self) {
         self.outcome.faults += 1;
         let place = self.below(self.plan.processes as u64) as usize;
-        let ttl = self.plan.terms.ttl().as_millis() as u64;
-        let lasts = (1 + self.below(3 * ttl)) * MILLI;
-        match self.below(9) {
+        let lasts = self.some_time();
+        match self.below(5) {
             0 | 1 => {
                 self.processes[place].life = Life::Dead;
                 self.at(lasts, Event::Mend(place));
@@ -24,17 +30,33 @@ impl World {
                     self.at(lasts, Event::Mend(place));
                 }
             }
-            4 => {
+            _ => {
                 self.processes[place].cut_off = true;
                 self.at(lasts, Event::Mend(place));
             }
-            5 => {
+        }
+    }
+
+    /// Something happens to the engine: after most of it nothing is granted for a time to live.
+    pub(super) fn outage(&mut self) {
+        self.outcome.outages += 1;
+        let lasts = self.some_time();
+        // A clock that is set back and data that are lost at once are more than tokens bear: docs/cluster.md.
+        match self.below(if self.plan.set_back { 3 } else { 4 }) {
+            0 => {
                 self.engine_up = false;
                 self.at(lasts, Event::EngineUp);
             }
-            6 => self.new_epoch(false),
+            1 => self.new_epoch(false),
+            2 if self.plan.set_back => {
+                let ttl = self.plan.terms.ttl().as_millis() as u64;
+                self.engine.offset -= self.below(5 * ttl) * MILLI;
+            }
             // Everything was deleted, under a server that goes on.
-            7 => self.ledger = Ledger::default(),
+            2 => {
+                self.outcome.epochs += 1;
+                self.ledger = Ledger::default();
+            }
             _ => self.new_epoch(true),
         }
     }

@@ -10,6 +10,7 @@ use crate::{
         engine::{Change, HoldKind},
         holds::Seen,
         member::{Demand, Local, Loss, Member},
+        planted::{Planted, is_planted},
         terms::Terms,
         unit::{Claim, Roll, Unit},
     },
@@ -79,6 +80,10 @@ pub struct Desk {
     /// Whether there are such leases.
     pub unrecorded: bool,
     holds_changed: bool,
+    /// Of budgets: the tokens of what is held, and when each is ripe.
+    ripening: HashMap<usize, Vec<(u64, Timestamp)>>,
+    /// Of those, how many units are to be lent, and how many are.
+    asked: BTreeMap<usize, (u32, u32)>,
 }
 
 impl Desk {
@@ -167,7 +172,8 @@ impl Desk {
 
     /// Begins a lease on the best unit there is, if the claims are good by this clock.
     pub fn acquire(&mut self, now: Timestamp, ends: u64, fenced: bool) -> Option<Use> {
-        if now >= self.good_until {
+        // A fence reads the clock; the scheduler does not, and lends until the cluster's thread has run.
+        if fenced && now >= self.good_until {
             return None;
         }
         for (&place, units) in &self.lent {
@@ -190,6 +196,28 @@ impl Desk {
     pub fn units(&self) -> impl Iterator<Item = &Claim> {
         self.slots.values().flatten()
     }
+
+    /// Units that leases may begin on.
+    pub fn lent(&self) -> u32 {
+        self.lent.values().sum()
+    }
+
+    /// Whether leases may begin on some of its units.
+    pub fn lends(&self, place: usize) -> bool {
+        self.lent.contains_key(&place)
+    }
+
+    /// How many units of a budget are old enough.
+    fn ripe(&self, place: usize) -> u32 {
+        let units = self.ripening.get(&place).into_iter().flatten();
+        units.filter(|(_, ripe)| *ripe <= self.now || is_planted(Planted::LendsUnripe)).count() as u32
+    }
+
+    fn forget(&mut self, place: usize, claim: &Claim) {
+        if let Some(units) = self.ripening.get_mut(&place) {
+            units.retain(|(token, _)| *token != claim.token);
+        }
+    }
 }
 
 impl Local for Desk {
@@ -205,9 +233,21 @@ impl Local for Desk {
     fn admit(&mut self, place: usize, claim: &Claim) {
         self.slots.entry(place).or_default().push(claim.clone());
         self.moved.push((claim.unit.clone(), true));
+        let period = self.roll.get(place).period;
+        if !period.is_zero() {
+            let ripe = self.now.saturating_add(period);
+            self.ripening.entry(place).or_default().push((claim.token, ripe));
+        }
     }
 
     fn lend(&mut self, place: usize, units: u32) {
+        let units = if self.roll.get(place).period.is_zero() {
+            units
+        } else {
+            let ripe = units.min(self.ripe(place));
+            self.asked.insert(place, (units, ripe));
+            ripe
+        };
         if units == 0 {
             self.lent.remove(&place);
         } else {
@@ -221,14 +261,21 @@ impl Local for Desk {
         if free && let Some(slots) = self.slots.get_mut(&place) {
             slots.retain(|slot| slot != claim);
             self.moved.push((claim.unit.clone(), false));
+            self.forget(place, claim);
         }
         free
     }
 
     fn lose(&mut self, losses: &[Loss]) {
         for loss in losses {
+            loss.claims.iter().for_each(|claim| self.forget(loss.place, claim));
             if loss.units_left == 0 {
                 self.lent.remove(&loss.place);
+                self.asked.remove(&loss.place);
+            } else if let Some(&(units, lent)) = self.asked.get(&loss.place)
+                && lent > self.ripe(loss.place)
+            {
+                self.lend(loss.place, units);
             }
             if let Some(slots) = self.slots.get_mut(&loss.place) {
                 slots.retain(|slot| !loss.claims.contains(slot));
@@ -249,6 +296,17 @@ impl Local for Desk {
             self.revoked += self.end(|used| last.contains(&used.number));
             self.moved.extend(loss.claims.iter().map(|claim| (claim.unit.clone(), false)));
         }
+    }
+
+    fn ripened(&mut self) -> Vec<usize> {
+        let grown = |(&place, &(units, lent)): (&usize, &(u32, u32))| {
+            (lent < units.min(self.ripe(place))).then_some(place)
+        };
+        self.asked.iter().filter_map(grown).collect()
+    }
+
+    fn ripening(&mut self, place: usize) -> u32 {
+        self.asked.get(&place).map_or(0, |(units, lent)| units - lent)
     }
 
     fn good_until(&mut self, until: Timestamp) {

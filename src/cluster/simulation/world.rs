@@ -2,12 +2,14 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, BinaryHeap, HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
 
 use super::{
+    checks::Limbo,
     process::{Life, Process, Skewed},
     travel::LastWord,
 };
@@ -29,15 +31,22 @@ pub struct Plan {
     pub resources: usize,
     pub units: u32,
     pub leases_per_unit: u32,
+    /// If all resources are budgets: in what time there is that much of each.
+    pub period: Duration,
     pub terms: Terms,
     /// How long faults happen.
     pub faulty: Duration,
     /// How long there is quiet afterwards.
     pub quiet: Duration,
-    /// Faults in a second, on average.
+    /// Faults of processes and of their lines in a second, on average.
     pub faults: f64,
+    /// Outages of the engine, restarts and losses of data in a second, on average. Nothing is granted for a time to live after most of them: where
+    /// they are as frequent as that, nothing else is checked.
+    pub outages: f64,
     /// In thousandths: requests and replies that are lost.
     pub losses: u32,
+    /// How long a message takes at least.
+    pub distance: Duration,
     /// How late messages come at most, now and then.
     pub lateness: Duration,
     /// How far clocks go wrong.
@@ -46,12 +55,16 @@ pub struct Plan {
     pub hasty: bool,
     /// Whether losses of data leave the run as it is: to see that this is noticed.
     pub silent: bool,
+    /// Whether the engine's clock is set back now and then.
+    pub set_back: bool,
     /// Leases that the processes want, together, in per cent of what there is.
     pub load: u64,
     /// Whether leases without a fence go on after the loss of their units.
     pub unrecorded: bool,
     /// How often holds are set and cleared, in a second, on average.
     pub holds: f64,
+    /// Whether `Outcome::trace` is kept.
+    pub traced: bool,
 }
 
 impl Default for Plan {
@@ -62,18 +75,23 @@ impl Default for Plan {
             resources: 8,
             units: 2,
             leases_per_unit: 1,
+            period: Duration::ZERO,
             terms: Terms::new(Duration::from_secs(2)),
             faulty: Duration::from_secs(20),
             quiet: Duration::from_secs(16),
-            faults: 0.5,
+            faults: 0.3,
+            outages: 0.2,
             losses: 20,
+            distance: Duration::ZERO,
             lateness: Duration::from_secs(4),
             drift: 0.02,
             hasty: false,
             silent: false,
+            set_back: false,
             load: 110,
             unrecorded: false,
             holds: 0.0,
+            traced: false,
         }
     }
 }
@@ -95,6 +113,7 @@ pub(super) enum Event {
         reply: Option<Reply>,
     },
     Fault,
+    Outage,
     Mend(usize),
     EngineUp,
     Look,
@@ -109,14 +128,18 @@ pub(super) enum Event {
 }
 
 /// What a run has come to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub leases: u64,
     pub checks: u64,
     pub revoked: u64,
     pub faults: u64,
+    pub outages: u64,
     pub epochs: u64,
     pub grants: u64,
+    /// Of the leases and grants, those while things go wrong.
+    pub faulty_leases: u64,
+    pub faulty_grants: u64,
     pub requests: u64,
     pub longest_limbo: Duration,
     /// Units that were claimed in the last two seconds of the quiet, by which everybody has what he should have.
@@ -125,6 +148,10 @@ pub struct Outcome {
     pub acts: u64,
     /// Holds that stood at the end, at somebody who has the resource.
     pub standing: u64,
+    /// Uses of budgets that were the last which their period allows, over the whole fleet.
+    pub used_up: u64,
+    /// A hash of all that has happened, and when; 0 unless it is asked for.
+    pub trace: u64,
 }
 
 pub struct World {
@@ -144,16 +171,18 @@ pub struct World {
     pub(super) frozen: bool,
     pub(super) sessions: HashMap<u64, usize>,
     /// Who has a unit in his scheduler.
-    pub(super) holders: HashMap<Unit, HashSet<usize>>,
+    pub(super) holders: HashMap<Unit, BTreeSet<usize>>,
     /// The last token of each unit, and of all.
     pub(super) tokens: HashMap<Unit, u64>,
     pub(super) last_token: u64,
-    /// Units without use: since when, and in which state of its owner: 0 if it runs, else when its session is over.
-    pub(super) limbo: HashMap<Unit, (u64, u64)>,
+    /// Units without use: since when, and why.
+    pub(super) limbo: HashMap<Unit, (u64, Limbo)>,
     /// The latest end that somebody has given to a hold; `u64::MAX` for none.
     pub(super) latest: HashMap<(usize, HoldKind), u64>,
     /// The last words on each hold.
     pub(super) last_words: HashMap<(usize, HoldKind), LastWord>,
+    /// Of each budget: when it was used, in the last period.
+    pub(super) uses: HashMap<usize, VecDeque<u64>>,
     pub(super) roll: Arc<Roll>,
     pub outcome: Outcome,
 }
@@ -168,6 +197,7 @@ impl World {
             Share::new(format!("r{number:05}"), number as u64)
                 .units(plan.units)
                 .leases_per_unit(plan.leases_per_unit)
+                .period(plan.period)
         };
         let roll = Arc::new(Roll::new((0..plan.resources).map(share).collect()).expect("names differ"));
         let mut world = World {
@@ -191,6 +221,7 @@ impl World {
             limbo: HashMap::new(),
             latest: HashMap::new(),
             last_words: HashMap::new(),
+            uses: HashMap::new(),
             roll,
             outcome: Outcome::default(),
         };
@@ -204,6 +235,7 @@ impl World {
         }
         world.at(100 * MILLI, Event::Look);
         world.next_fault();
+        world.next_outage();
         world.next_act();
         world
     }
@@ -244,11 +276,21 @@ impl World {
         self.pending.insert(self.number, event);
     }
 
+    /// Some moment, so that there are so many of them in a second; none if there are none.
+    fn some_moment(&mut self, rate: f64) -> Option<u64> {
+        let mean = (rate > 0.0).then(|| (1_000.0 / rate) as u64)?;
+        Some((1 + self.below(2 * mean)) * MILLI)
+    }
+
     fn next_fault(&mut self) {
-        if self.plan.faults > 0.0 {
-            let mean = (1_000.0 / self.plan.faults) as u64;
-            let after = (1 + self.below(2 * mean)) * MILLI;
+        if let Some(after) = self.some_moment(self.plan.faults) {
             self.at(after, Event::Fault);
+        }
+    }
+
+    fn next_outage(&mut self) {
+        if let Some(after) = self.some_moment(self.plan.outages) {
+            self.at(after, Event::Outage);
         }
     }
 
@@ -260,8 +302,10 @@ impl World {
     pub fn run(&mut self) -> Outcome {
         self.run_until(self.plan.faulty);
         self.freeze_demand();
-        self.run_until(self.plan.faulty + self.plan.quiet - Duration::from_secs(2));
-        self.settles(Duration::from_secs(2));
+        // For as long as uses of budgets last more: until then a unit may have to stay where it is.
+        let last = Duration::from_secs(2) + self.plan.period;
+        self.run_until(self.plan.faulty + self.plan.quiet - last);
+        self.settles(last);
         self.settled();
         self.holds_settled();
         self.outcome
@@ -276,9 +320,19 @@ impl World {
             self.events.pop();
             self.time = time;
             let event = self.pending.remove(&number).expect("each is there once");
+            if self.plan.traced {
+                self.note(&event);
+            }
             self.happen(event);
         }
         self.time = end;
+    }
+
+    /// The standard library's hasher begins with the same keys each time, unlike those of its maps.
+    fn note(&mut self, event: &Event) {
+        let mut hasher = DefaultHasher::new();
+        (self.outcome.trace, self.time, format!("{event:?}")).hash(&mut hasher);
+        self.outcome.trace = hasher.finish();
     }
 
     fn happen(&mut self, event: Event) {
@@ -304,6 +358,12 @@ impl World {
                 if self.is_faulty() {
                     self.fault();
                     self.next_fault();
+                }
+            }
+            Event::Outage => {
+                if self.is_faulty() {
+                    self.outage();
+                    self.next_outage();
                 }
             }
             Event::Mend(place) => self.mend(place),
@@ -350,12 +410,12 @@ impl World {
         }
     }
 
-    /// Usually a millisecond; now and then longer than anybody waits.
+    /// Usually a millisecond, and the distance; now and then longer than anybody waits.
     pub(super) fn delay(&mut self) -> u64 {
         if self.is_faulty() && self.below(1_000) < u64::from(self.plan.losses) {
             (1 + self.below(self.plan.lateness.as_millis() as u64 + 1)) * MILLI
         } else {
-            MILLI / 4 + self.below(2_000_000)
+            self.plan.distance.as_nanos() as u64 + MILLI / 4 + self.below(2_000_000)
         }
     }
 
@@ -378,6 +438,7 @@ impl World {
             (Reply::Claims(claims), Request::Claim { .. }) => {
                 for claim in claims {
                     self.outcome.grants += 1;
+                    self.outcome.faulty_grants += u64::from(self.is_faulty());
                     let before = std::mem::replace(&mut self.last_token, claim.token);
                     assert!(claim.token > before, "{}: token {} after {before}", self.tag(), claim.token);
                     self.tokens.insert(claim.unit.clone(), claim.token);
@@ -461,12 +522,20 @@ impl World {
         self.processes[place].desk.kept.retain(|(_, ends)| *ends > time);
         while self.processes[place].desk.in_use() < self.processes[place].desk.wanted {
             let lasts = (5 + self.below(200)) * MILLI;
-            let fenced = self.below(4) > 0;
+            let budgets = !self.plan.period.is_zero();
+            // A use of a budget takes no time, and is counted for a period. Without a fence it is not checked whether the claim is good.
+            let fenced = self.below(4) > 0 || budgets;
             let process = &mut self.processes[place];
             let now = process.clock.read(time);
             process.desk.now = now;
-            let Some(used) = process.desk.acquire(now, time + lasts, fenced) else { break };
+            let spent = process.clock.when(now.saturating_add(self.plan.period));
+            let ends = if budgets { spent } else { time + lasts };
+            let Some(used) = process.desk.acquire(now, ends, fenced) else { break };
+            if budgets {
+                self.check_budget(place, used.place);
+            }
             self.outcome.leases += 1;
+            self.outcome.faulty_leases += u64::from(self.is_faulty());
             self.check_lead(place, now);
             if fenced {
                 self.check_alone(place, &used.claim.unit);

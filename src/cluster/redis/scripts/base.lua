@@ -12,13 +12,13 @@ local now = time[1] * 1000000 + time[2]
 local ttl = tonumber(redis.call('HGET', meta, 'ttl') or '0')
 local epoch = redis.call('HGET', meta, 'epoch') or ''
 
--- The server's clock may have been set back: that lengthens nothing.
+-- The server's clock may have been set back: that lengthens nothing. (A step writes it down, see prelude.lua.)
 local function quarantine()
     local left = tonumber(redis.call('HGET', meta, 'quarantine') or '0') - now
     return left > 0 and math.min(left, ttl) or 0
 end
 
--- Every hold that is set, as in a message; and the fields of those that have ended.
+-- Every hold that is set, as in a message; and the fields of those that have ended. What cannot be read is none: somebody else has written it.
 local function notes()
     local found, ended = {}, {}
     local all = redis.call('HGETALL', holds)
@@ -27,11 +27,12 @@ local function notes()
         local till, version, origin = string.match(all[i + 1], '^(%S+) (%d+) (.*)$')
         local left = till
         if till ~= '*' then
-            left = tonumber(till) - now
+            left = till and tonumber(till)
+            left = left and left - now
         end
-        if left ~= '*' and left <= 0 then
+        if kind and left and left ~= '*' and left <= 0 then
             ended[#ended + 1] = all[i]
-        else
+        elseif kind and left then
             if left ~= '*' then
                 left = text(left)
             end

@@ -13,14 +13,15 @@ for i = 2, #ARGV, 4 do
         if left == '*' or on_record == '*' then
             left = '*'
         else
-            till = math.max(now + tonumber(left), tonumber(on_record or '0'))
+            till = math.max(now + tonumber(left), tonumber(on_record or '') or 0)
             left = text(till - now)
             till = text(till)
         end
         redis.call('HSET', holds, field, till .. ' ' .. version .. ' ' .. origin)
     end
     local message = table.concat({ kind, version, left, epoch, origin, name }, '\n')
-    redis.call('PUBLISH', ARGV[1], message)
+    -- Whoever may not publish records all the same: what a script has written stays when it fails, and the others fetch what they have not heard.
+    redis.pcall('PUBLISH', ARGV[1], message)
     told[2] = version
     told[#told + 1] = message
 end

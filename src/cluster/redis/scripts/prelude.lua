@@ -11,6 +11,11 @@ if redis.call('HGET', meta, 'run') ~= run then
     redis.call('HSET', meta, 'run', run, 'epoch', epoch, 'quarantine', text(now + ttl))
 end
 
+-- The server's clock was set back: what is cut short stays so.
+if tonumber(redis.call('HGET', meta, 'quarantine') or '0') - now > ttl then
+    redis.call('HSET', meta, 'quarantine', text(now + ttl))
+end
+
 local function lives(of, number)
     if of ~= epoch then
         return false
@@ -57,9 +62,4 @@ local function finish(number)
         redis.call('ZADD', sessions, 0, number)
     end
     reap()
-end
-
--- What a score is in text, without an exponent; '' for none.
-local function rank_of(entry)
-    return entry[2] and text(tonumber(entry[2])) or ''
 end

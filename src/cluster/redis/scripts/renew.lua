@@ -1,4 +1,4 @@
--- ARGV: epoch, number, line.
+-- ARGV: epoch, number, line, how many times to live a turn has.
 local number = ARGV[2]
 if not lives(ARGV[1], number) then
     return { 'gone', epoch }
@@ -23,15 +23,46 @@ local unowned = redis.call('ZCARD', free)
 for _, over in ipairs(redis.call('ZRANGEBYSCORE', sessions, '-inf', text(now))) do
     unowned = unowned + redis.call('ZCOUNT', owned, over, over)
 end
+-- The rank of the first, or the last, free unit of a resource without a hold; '' if none is found among the first thousand.
+local resting = {}
+local function rests(name)
+    if resting[name] == nil then
+        resting[name] = false
+        for _, held in ipairs(redis.call('HMGET', holds, 'cooling#' .. name, 'excluded#' .. name, 'ejected#' .. name)) do
+            local till = held and string.match(held, '^(%S+) ')
+            if till and (till == '*' or (tonumber(till) or 0) > now) then
+                resting[name] = true
+            end
+        end
+    end
+    return resting[name]
+end
+local has_holds = redis.call('HLEN', holds) > 0
+local function first(command)
+    for from = 0, 999, 50 do
+        local some = redis.call(command, free, from, from + 49, 'WITHSCORES')
+        for i = 1, #some, 2 do
+            if not (has_holds and rests(string.match(some[i], '^%d+#(.*)$'))) then
+                return text(tonumber(some[i + 1]))
+            end
+        end
+        -- With its score each counts twice.
+        if #some < 2 * 50 then
+            break
+        end
+    end
+    return ''
+end
 return {
     'renewed',
     number,
     tostring(unowned),
-    rank_of(redis.call('ZRANGE', free, 0, 0, 'WITHSCORES')),
-    rank_of(redis.call('ZRANGE', free, -1, -1, 'WITHSCORES')),
+    first('ZRANGE'),
+    first('ZREVRANGE'),
     tostring(redis.call('ZCOUNT', owned, number, number)),
     next_expiry,
     redis.call('HGET', meta, 'holds') or '0',
     text(quarantine()),
+    text(math.floor(now / (ttl * tonumber(ARGV[4])))),
     members,
 }
