@@ -86,8 +86,31 @@ def faults_of_dashboard(metrics, dashboard):
     # A family of which no panel shows anything is one that nobody sees.
     shown = {name for panel in dashboard["panels"] for target in panel["targets"]
              for name, _ in SELECTOR.findall(target["expr"])}
-    pools = {name for name in metrics if name.startswith("leasehold_pool_") and not name.endswith(("_sum", "_count"))}
-    wrong += [f"no panel shows {name}" for name in sorted(pools - shown)]
+    wrong += [f"no panel shows {name}" for name in sorted(families(metrics)) if not samples_of(name) & shown]
+    return wrong
+
+
+def families(metrics):
+    """The names by which families are described: a histogram's samples have others."""
+    histograms = {name.removesuffix("_bucket") for name in metrics if name.endswith("_bucket")}
+    return metrics.keys() - {sample for name in histograms for sample in samples_of(name) - {name}} | histograms
+
+
+def samples_of(family):
+    return {family} | {f"{family}_{part}" for part in ("bucket", "sum", "count")}
+
+
+def untested(rules, tests):
+    """Alerts that the tests do not see firing and silent."""
+    alerts = re.findall(r"- alert: (\w+)", rules)
+    wrong = [] if len(alerts) == len(set(alerts)) > 3 else ["no rules, or two of one name"]
+    for alert in alerts:
+        # In one line, or with what is expected in the lines below.
+        seen = re.findall(rf"alertname: {alert}\b,? *\n? *exp_alerts:( \[\])?", tests)
+        if "" not in seen:
+            wrong.append(f"no test sees {alert} fire")
+        if " []" not in seen:
+            wrong.append(f"no test sees {alert} silent")
     return wrong
 
 
@@ -109,6 +132,11 @@ def see_that_it_finds(metrics):
     assert faults(metrics, good, "{{scheduler}} {{reason}}"), "a legend's label is not looked at"
     assert faults(metrics, 'leasehold_holds{reason="exclude"}'), "a wrong reason is not found"
     assert faults(metrics, "leasehold_holds{reasons}"), "a wrong label of a table is not found"
+    rules = "".join(f"- alert: {name}\n" for name in "ABCD")
+    tests = "".join(f"alertname: {name}, exp_alerts: []}}\n alertname: {name}\n  exp_alerts:\n" for name in "ABCD")
+    assert not untested(rules, tests), untested(rules, tests)
+    assert untested(rules, tests.replace("C, exp_alerts: []", "C, exp_alerts:")), "an alert never seen silent is not found"
+    assert untested(rules, tests.replace("D\n", "E\n")), "an alert never seen to fire is not found"
 
 
 def main():
@@ -121,19 +149,15 @@ def main():
     assert len(rules) > 3, "no rules"
     for rule in rules:
         wrong += faults(metrics, rule, rule)
-    wrong += faults(metrics, (folder / "alerts_test.yml").read_text())
+    tests = (folder / "alerts_test.yml").read_text()
+    wrong += faults(metrics, tests)
+    wrong += untested((folder / "alerts.yml").read_text(), tests)
     readme = (folder / "README.md").read_text()
-    # A family is described by its own name: of a histogram the samples have others.
-    families = dict(metrics)
-    for name, labels in metrics.items():
-        if name.endswith("_bucket"):
-            families[name.removesuffix("_bucket")] = labels
+    known = {name: metrics.get(name, metrics.get(f"{name}_bucket")) for name in families(metrics)}
     tables = "\n".join(line for line in readme.splitlines() if line.startswith("| `"))
     described = {name for name, _ in SELECTOR.findall(tables)}
-    wrong += faults(families, tables)
-    for name in families.keys() - {f"{name}{part}" for name in families for part in ("_bucket", "_count", "_sum")}:
-        if name not in described:
-            wrong.append(f"{name} is not described")
+    wrong += faults(known, tables)
+    wrong += [f"{name} is not described" for name in known if name not in described]
     if wrong:
         sys.exit("FAILED:\n" + "\n".join(wrong))
     assert len(described) > 20 and counted > 150, (len(described), counted)

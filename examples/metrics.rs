@@ -5,36 +5,113 @@
 //! ```
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, panic::resume_unwind, sync::Arc, thread, time::Duration};
 
 use leasehold::{
-    Entry, Outcome, Scheduler,
+    Ejection, Entry, Event, EventKind, Outcome, Scheduler,
     prometheus::{SchedulerCollector, text},
 };
 use prometheus_client::registry::Registry;
 
 type Fleet = Scheduler<Entry<u32, u32, ()>>;
 
+const SOME: Duration = Duration::from_millis(2);
+
 fn main() -> Result<(), Box<dyn Error>> {
     let collector = SchedulerCollector::new();
-    let fleets =
-        [Arc::new(Fleet::builder().shards(4).measure(1).build()?), Arc::new(Fleet::builder().build()?)];
+    let keys = Fleet::builder()
+        .shards(4)
+        .measure(1)
+        .ejection(Ejection::default().consecutive_failures(1).max_share(20))
+        .max_hold(SOME)
+        .max_waiters(1)
+        // Too little, so that some are dropped; and an observer that cannot bear to see anybody removed.
+        .event_capacity(8)
+        .observer(|event: &Event<u32>| {
+            if event.kind == EventKind::Removed {
+                resume_unwind(Box::new("an observer's panic is counted"));
+            }
+        });
+    // What is recorded is in no sample of the delay: so this one has no limit for its leases.
+    let fleets = [Arc::new(keys.build()?), Arc::new(Fleet::builder().measure(1).build()?)];
     for (name, fleet) in ["keys", "replicas"].into_iter().zip(&fleets) {
         collector.watch(name, fleet);
         for key in 0..10 {
             fleet.insert(Entry::new(key, key, ()))?;
         }
         for _ in 0..100 {
-            fleet.acquire()?.finish(Outcome::Ok { latency: Duration::from_millis(2) });
+            fleet.acquire()?.finish(Outcome::Ok { latency: SOME });
         }
     }
-    fleets[0].exclude(&3)?;
-    fleets[0].acquire()?.finish(Outcome::RateLimited { retry_after: Duration::from_secs(5) });
+    // A sample of the delay is of no use if it is asked for by name.
+    let tagged = *fleets[1].acquire()?.key();
+    let named = fleets[1].acquire_key(&tagged)?;
+    for _ in 0..100 {
+        drop(fleets[1].acquire()?);
+    }
+    drop(named);
+    lives(&fleets[0])?;
+    waits(&fleets[0])?;
     let mut registry = Registry::default();
     registry.register_collector(Box::new(collector));
     #[cfg(feature = "pool")]
     let _pools = pools(&mut registry)?;
     print!("{}", text(&registry)?);
+    Ok(())
+}
+
+/// All that can happen to a resource and to a lease.
+fn lives(fleet: &Fleet) -> Result<(), Box<dyn Error>> {
+    fleet.update(Entry::new(0, 1, ()))?;
+    fleet.cool(&1, SOME)?;
+    fleet.warm(&1)?;
+    fleet.eject(&1)?;
+    fleet.readmit(&1)?;
+    fleet.drain(&1)?;
+    fleet.undrain(&1)?;
+    fleet.exclude(&1)?;
+    fleet.include(&1)?;
+    while fleet.stats().observer_panics == 0 {
+        fleet.insert(Entry::new(10, 10, ()))?;
+        // Until there is room again.
+        thread::sleep(10 * SOME);
+        fleet.remove(&10)?;
+        thread::sleep(10 * SOME);
+    }
+    fleet.evict_worst();
+    // As a scrape finds them: one of each is left.
+    fleet.exclude(&3)?;
+    fleet.drain(&4)?;
+    fleet.acquire_key(&5)?.finish(Outcome::Failed);
+    fleet.acquire_key(&6)?.finish(Outcome::RateLimited { retry_after: Duration::from_secs(5) });
+    fleet.acquire_key(&7)?.finish(Outcome::Cancelled);
+    let leaving = fleet.acquire_key(&8)?.into_token();
+    fleet.remove(&8)?;
+    // Held for too long, and taken back.
+    let mut held = fleet.acquire_key(&7)?;
+    thread::sleep(2 * SOME);
+    fleet.reap_overdue();
+    fleet.revoke(held.token())?;
+    let _ = leaving;
+    Ok(())
+}
+
+/// All that can become of a request that has to wait.
+fn waits(fleet: &Fleet) -> Result<(), Box<dyn Error>> {
+    let lease = fleet.acquire_key(&0)?;
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| fleet.request().key(&0).wait().map(drop));
+        while fleet.stats().waits.waited == 0 {
+            thread::yield_now();
+        }
+        // One may wait, and does.
+        assert!(fleet.request().key(&0).timeout(SOME).wait().is_err(), "the queue is full");
+        thread::sleep(SOME);
+        drop(lease);
+        waiting.join().expect("no panic")
+    })?;
+    let _lease = fleet.acquire_key(&0)?;
+    assert!(fleet.request().key(&0).timeout(SOME).wait().is_err(), "in vain");
     Ok(())
 }
 

@@ -1,6 +1,9 @@
 //! What the `metrics` facade hears is what the scheduler counts.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+#[cfg(feature = "pool")]
+mod blocked;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -107,6 +110,70 @@ fn published(fleets: &[(&str, &Fleet)]) -> BTreeMap<String, f64> {
     heard.clone()
 }
 
+#[cfg(feature = "pool")]
+fn pool() -> leasehold::pool::Pool<leasehold::pool::Task, leasehold::pool::AtomicMetrics> {
+    let builder = leasehold::pool::Pool::builder().workers(1);
+    builder.metrics(leasehold::pool::AtomicMetrics::default()).build().expect("in range")
+}
+
+/// A pool's numbers have their own label, and are the pool's own; jobs whose wait for a lease came to nothing are among them.
+#[cfg(feature = "pool")]
+#[test]
+fn the_recorder_hears_what_a_pool_counts() {
+    let (pool, fleet) = (pool(), Arc::new(Fleet::builder().build().expect("in range")));
+    assert_eq!(pool.spawn(|_| 1).expect("open").wait().expect("run"), 1);
+    let waits =
+        pool.submit_with_lease(fleet.acquire_async_owned(), |_, _| ((), leasehold::Outcome::Cancelled));
+    assert_eq!(pool.shutdown(std::time::Duration::ZERO).given_up, 1);
+    // Until the worker has ended.
+    assert_eq!(pool.shutdown(std::time::Duration::from_secs(20)).given_up, 1);
+    let heard = Heard::default();
+    metrics::with_local_recorder(&Ears(Arc::clone(&heard), Described::default()), || {
+        leasehold::publish_pool_metrics("mail", &pool);
+    });
+    let heard = heard.lock().expect("no panic");
+    let of = |name: &str| *heard.get(name).unwrap_or_else(|| panic!("no {name} in {heard:#?}"));
+    assert_eq!(of("leasehold_pool_jobs_total{pool=mail,ended=done}"), 1.0);
+    assert_eq!(of("leasehold_pool_leases_given_up_total{pool=mail}"), 1.0);
+    assert_eq!(of("leasehold_pool_workers{pool=mail,state=busy}"), 0.0);
+    assert_eq!(of("leasehold_pool_run_seconds_count{pool=mail}"), 1.0);
+    assert_eq!(of("leasehold_pool_run_seconds_bucket{pool=mail,le=+Inf}"), 1.0);
+    drop(waits);
+}
+
+/// Each number of a pool while it is another one than nothing: blocked, idle again, ended.
+#[cfg(feature = "pool")]
+#[test]
+fn the_recorder_hears_a_pool_as_it_is() {
+    use std::cell::RefCell;
+    let watched = RefCell::new(None);
+    let heard = || {
+        let heard = Heard::default();
+        metrics::with_local_recorder(&Ears(Arc::clone(&heard), Described::default()), || {
+            let watched = watched.borrow();
+            let pool: &Arc<blocked::Watched> = watched.as_ref().expect("there is one");
+            leasehold::publish_pool_metrics("p", pool);
+        });
+        let heard = heard.lock().expect("no panic");
+        heard.clone()
+    };
+    let watch = |pool: &Arc<blocked::Watched>| _ = watched.replace(Some(Arc::clone(pool)));
+    let mut run = 0.0;
+    let look = |state: usize| {
+        let heard = heard();
+        for (name, label, values) in blocked::EXPECTED {
+            let label = label.map_or_else(String::new, |(label, value)| format!(",{label}={value}"));
+            let name = format!("leasehold_pool_{name}{{pool=p{label}}}");
+            let found = heard.get(&name).unwrap_or_else(|| panic!("no {name} in {heard:#?}"));
+            assert_eq!(*found, values[state], "{name} in state {state}");
+        }
+        run = heard["leasehold_pool_run_seconds_sum{pool=p}"];
+    };
+    let at_least = blocked::blocked(watch, look);
+    assert!(run >= at_least.as_secs_f64() - 1e-6, "{run}, {at_least:?}");
+    blocked::with_jobs_on_a_tray(watch, || assert_eq!(heard()["leasehold_pool_jobs_taken{pool=p}"], 5.0));
+}
+
 #[test]
 fn the_recorder_hears_what_is_counted() {
     let one = Fleet::builder().shards(2).measure(1).build().expect("in range");
@@ -163,6 +230,8 @@ fn whatever_is_published_is_described_with_its_unit() {
     metrics::with_local_recorder(&ears, || {
         describe_metrics();
         publish_metrics("one", &fleet);
+        #[cfg(feature = "pool")]
+        leasehold::publish_pool_metrics("one", &pool());
     });
     let (heard, described) = (ears.0.lock().expect("no panic"), ears.1.lock().expect("no panic"));
     let named: std::collections::BTreeSet<&str> =
@@ -171,7 +240,7 @@ fn whatever_is_published_is_described_with_its_unit() {
     for (name, (kind, unit, help)) in described.iter() {
         let is_counted = ["_total", "_bucket", "_count"].iter().any(|suffix| name.ends_with(suffix));
         assert_eq!(*kind == "counter", is_counted, "{name}");
-        let is_time = name.ends_with("_seconds_sum");
+        let is_time = ["_seconds_sum", "_seconds"].iter().any(|suffix| name.ends_with(suffix));
         assert_eq!(*unit, Some(if is_time { Unit::Seconds } else { Unit::Count }), "{name}");
         assert!(help.ends_with('.'), "{name}: {help}");
     }
@@ -215,4 +284,18 @@ fn only_who_asks_for_the_best_has_an_error_in_rank() {
     drop(fleet.acquire_owned().expect("free"));
     assert_eq!(sampled(), 2);
     assert_eq!(fleet.telemetry().expect("asked for").holds.count(), 5, "every lease is measured");
+    drop(fleet.request().wait().expect("free"));
+    drop(fleet.acquire_timeout(std::time::Duration::from_secs(1)).expect("free"));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut task = std::pin::pin!(fleet.acquire_async());
+    assert!(task.as_mut().poll(&mut context).is_ready());
+    let mut task = std::pin::pin!(fleet.acquire_async_owned());
+    assert!(task.as_mut().poll(&mut context).is_ready());
+    assert_eq!(sampled(), 6, "who need not wait takes the best as well");
+    let held = fleet.acquire_many(8).expect("all are free");
+    let mut waits = std::pin::pin!(fleet.acquire_async());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    drop(held);
+    assert!(waits.as_mut().poll(&mut context).is_ready());
+    assert_eq!(sampled(), 14, "several are; what was handed over is not");
 }

@@ -1,10 +1,20 @@
 //! The exporters say what the scheduler counts, for several schedulers in one registry.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+#[cfg(feature = "pool")]
+mod blocked;
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use leasehold::{
-    Entry, Event, Outcome, Scheduler,
+    Entry, Event, ManualClock, Outcome, Scheduler, Strategy,
     prometheus::{SchedulerCollector, text},
 };
 use prometheus_client::registry::Registry;
@@ -61,6 +71,51 @@ fn c23_several_schedulers_in_one_registry() {
     }
     drop(two);
     assert!(!samples(&registry).keys().any(|name| name.contains("\"two\"")), "it is gone");
+}
+
+/// The seed feeds its counters with events, and loses counts where it loses those. Here four places per shard are not enough by far.
+#[test]
+fn c18_exported_counts_are_exact_while_events_drop() {
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    let observer = |_: &Event<u32>| std::thread::sleep(Duration::from_millis(1));
+    let builder = Fleet::builder().shards(2).event_capacity(4).observer(observer);
+    let fleet = Arc::new(builder.build().expect("in range"));
+    collector.watch("fleet", &fleet);
+    for key in 0..8 {
+        fleet.insert(Entry::new(key, key, ())).expect("new");
+    }
+    std::thread::scope(|scope| {
+        for own in 0..4 {
+            let fleet = &fleet;
+            scope.spawn(move || {
+                for i in 0..500 {
+                    fleet.acquire().expect("more than there are threads").finish(if i % 5 == 0 {
+                        Outcome::Failed
+                    } else {
+                        Outcome::Ok { latency: Duration::ZERO }
+                    });
+                    let _ = fleet.exclude(&own).expect("a member") && fleet.include(&own).expect("a member");
+                }
+            });
+        }
+    });
+    let read = samples(&registry);
+    let of = |name: &str| read[name] as u64;
+    let kind =
+        |kind: &str| of(&format!("leasehold_transitions_total{{scheduler=\"fleet\",kind=\"{kind}\"}}"));
+    let stats = fleet.stats();
+    assert!(stats.events_dropped > 0, "four places are not enough");
+    assert_eq!(
+        of("leasehold_events_dropped_total{scheduler=\"fleet\",place=\"ring\"}"),
+        stats.events_dropped
+    );
+    assert_eq!([kind("inserted"), kind("acquired"), kind("released")], [8, 2_000, 2_000]);
+    assert_eq!([kind("excluded"), kind("included")], [2_000, 2_000]);
+    assert_eq!(of("leasehold_outcomes_total{scheduler=\"fleet\",outcome=\"ok\"}"), 1_600);
+    assert_eq!(of("leasehold_outcomes_total{scheduler=\"fleet\",outcome=\"failed\"}"), 400);
+    assert_eq!(of("leasehold_leases{scheduler=\"fleet\"}"), 0);
+    assert!(fleet.close_with(leasehold::Closing::Discard));
 }
 
 #[test]
@@ -428,4 +483,150 @@ fn a09_several_pools_in_one_registry() {
     assert!(!read.keys().any(|name| name.contains("seconds") && name.contains("\"plain\"")), "no times");
     drop(timed);
     assert!(!samples(&registry).keys().any(|name| name.contains("\"timed\"")), "it is gone");
+}
+
+/// Each number of a pool while it is another one than nothing: blocked, idle again, ended.
+#[cfg(feature = "pool")]
+#[test]
+fn a_pool_is_told_as_it_is() {
+    use leasehold::prometheus::PoolCollector;
+    let collector = PoolCollector::new();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector.clone()));
+    let mut run = 0.0;
+    let look = |state: usize| {
+        let read = samples(&registry);
+        for (name, label, values) in blocked::EXPECTED {
+            let name = match label {
+                None => format!("leasehold_pool_{name}{{pool=\"p\"}}"),
+                Some(("le", le)) => format!("leasehold_pool_{name}{{le=\"{le}\",pool=\"p\"}}"),
+                Some((label, value)) => format!("leasehold_pool_{name}{{pool=\"p\",{label}=\"{value}\"}}"),
+            };
+            let found = read.get(&name).unwrap_or_else(|| panic!("no {name} in {read:#?}"));
+            assert_eq!(*found, values[state], "{name} in state {state}");
+        }
+        run = read["leasehold_pool_run_seconds_sum{pool=\"p\"}"];
+    };
+    let at_least = blocked::blocked(|pool| collector.watch("p", pool), look);
+    assert!(run >= at_least.as_secs_f64() - 1e-6, "{run}, {at_least:?}");
+    blocked::with_jobs_on_a_tray(
+        |pool| collector.watch("tray", pool),
+        || assert_eq!(samples(&registry)["leasehold_pool_jobs_taken{pool=\"tray\"}"], 5.0),
+    );
+}
+
+/// Jobs that wait for a lease when their pool ends have been given up, and a scrape says so.
+#[cfg(feature = "pool")]
+#[test]
+fn jobs_that_were_given_up_are_told() {
+    use leasehold::{
+        pool::{Pool, Task},
+        prometheus::PoolCollector,
+    };
+    let collector = PoolCollector::new();
+    let mut registry = registry(&SchedulerCollector::new());
+    registry.register_collector(Box::new(collector.clone()));
+    let pool = Arc::new(Pool::<Task>::builder().workers(1).build().expect("in range"));
+    collector.watch("waits", &pool);
+    let fleet = Arc::new(Fleet::builder().build().expect("in range"));
+    let handles = [0, 1].map(|_| {
+        pool.submit_with_lease(fleet.acquire_async_owned(), |_, _| ((), Outcome::Cancelled)).expect("open")
+    });
+    let told = || {
+        let read = samples(&registry);
+        ["awaited", "given_up_total"]
+            .map(|what| read[&format!("leasehold_pool_leases_{what}{{pool=\"waits\"}}")])
+    };
+    assert_eq!(told(), [2.0, 0.0]);
+    assert_eq!(pool.shutdown(Duration::ZERO).given_up, 2);
+    assert_eq!(told(), [0.0, 2.0]);
+    drop(handles);
+}
+
+#[test]
+fn values_of_waits_drops_and_rank_errors_are_those_that_were() {
+    let clock = Arc::new(ManualClock::new());
+    // Room for four events a shard, and nobody who takes them out.
+    let builder = Fleet::builder().shards(2).clock(clock.clone()).event_capacity(4).measure(1);
+    let strategy = Strategy::BestOf { choices: 1 };
+    let fleet = Arc::new(builder.strategy(strategy).seed(1).build().expect("in range"));
+    let collector = SchedulerCollector::new();
+    let registry = registry(&collector);
+    collector.watch("f", &fleet);
+    let mut context = Context::from_waker(Waker::noop());
+
+    // Two waits of known length that end with a lease, one that is given up.
+    fleet.insert(Entry::new(0, 0, ())).expect("new");
+    for waited in [Duration::from_millis(2), Duration::from_millis(40)] {
+        let held = fleet.acquire_key(&0).expect("free");
+        let mut waiting = pin!(fleet.acquire_key_async(&0));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        clock.advance(waited);
+        drop(held);
+        let Poll::Ready(Ok(lease)) = waiting.as_mut().poll(&mut context) else { panic!("handed on") };
+        drop(lease);
+    }
+    {
+        let _held = fleet.acquire_key(&0).expect("free");
+        let mut given_up = Box::pin(fleet.acquire_key_async(&0));
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+        clock.advance(Duration::from_millis(2_500));
+    }
+    // Ranks differ, and one shard of two is chosen blindly.
+    (1..32).for_each(|key| fleet.insert(Entry::new(key, key, ())).expect("new"));
+    (0..200).for_each(|_| drop(fleet.acquire().expect("free")));
+
+    let read = samples(&registry);
+    let of = |name: &str| *read.get(name).unwrap_or_else(|| panic!("no {name} in {read:#?}"));
+    let (stats, telemetry) = (fleet.stats(), fleet.telemetry().expect("asked for"));
+
+    assert_eq!(of("leasehold_waiting_seconds_sum{scheduler=\"f\"}"), 0.042);
+    assert_eq!(of("leasehold_waiting_seconds_count{scheduler=\"f\"}"), 2.0);
+    assert_eq!(of("leasehold_waiting_in_vain_seconds_total{scheduler=\"f\"}"), 2.5);
+    // Powers of four of 1.024 microseconds. Each bucket has what is below it.
+    let waited = |le: &str| of(&format!("leasehold_waiting_seconds_bucket{{le=\"{le}\",scheduler=\"f\"}}"));
+    for (le, expected) in [
+        ("0.001048576", 0.0),
+        ("0.004194304", 1.0),
+        ("0.016777216", 1.0),
+        ("0.067108864", 2.0),
+        ("+Inf", 2.0),
+    ] {
+        assert_eq!(waited(le), expected, "{le}");
+    }
+    assert_eq!((telemetry.waits.count(), telemetry.waits.sum()), (2, 42_000_000));
+    let ended = |how: &str| of(&format!("leasehold_waits_ended_total{{scheduler=\"f\",how=\"{how}\"}}"));
+    for (how, expected) in
+        [("handed_off", 2.0), ("cancelled", 1.0), ("timed_out", 0.0), ("failed", 0.0), ("closed", 0.0)]
+    {
+        assert_eq!(ended(how), expected, "{how}");
+    }
+    assert_eq!(of("leasehold_waits_total{scheduler=\"f\"}"), 3.0);
+
+    // All that has happened, less what there was room for.
+    let dropped =
+        |place: &str| of(&format!("leasehold_events_dropped_total{{scheduler=\"f\",place=\"{place}\"}}"));
+    let happened = stats.inserted + stats.lent + stats.returned + 2 * stats.waits.waited;
+    assert_eq!(of("leasehold_events_emitted_total{scheduler=\"f\"}"), 3.0 * 4.0, "two shards and the fleet");
+    assert_eq!(dropped("ring"), (happened - 12) as f64);
+    assert_eq!(dropped("inbox"), 0.0);
+
+    let errors = &telemetry.rank_errors;
+    assert_eq!(of("leasehold_rank_error_count{scheduler=\"f\"}"), 200.0, "plain acquisitions");
+    assert_eq!(of("leasehold_rank_error_sum{scheduler=\"f\"}"), errors.sum() as f64);
+    assert_eq!(of("leasehold_rank_errors_saturated_total{scheduler=\"f\"}"), 0.0);
+    let wrong = |le: &str| of(&format!("leasehold_rank_error_bucket{{le=\"{le}\",scheduler=\"f\"}}"));
+    // Nothing stays out, so it is the better of the two shards' best, or the other one: which has the first few of all before it.
+    let (right, few) = (200.0 - errors.sum() as f64 / errors.max() as f64, errors.max());
+    assert!((1..=16).contains(&few) && (50.0..150.0).contains(&right), "{few} {right}");
+    assert_eq!((wrong("0.0"), wrong("16.0"), wrong("+Inf")), (right, 200.0, 200.0));
+    // Each return is followed by a lending of it or of the other shard's best.
+    let delays = &telemetry.delays;
+    assert_eq!(of("leasehold_order_delay_sum{scheduler=\"f\"}"), delays.sum() as f64);
+    assert_eq!(of("leasehold_order_delay_count{scheduler=\"f\"}"), delays.count() as f64);
+    assert!(delays.count() > 50, "{}", delays.count());
+    for how in ["discarded", "given_up"] {
+        let name = format!("leasehold_order_delays_unfinished_total{{scheduler=\"f\",how=\"{how}\"}}");
+        assert_eq!(of(&name), 0.0, "{how}");
+    }
 }

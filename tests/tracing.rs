@@ -134,12 +134,17 @@ fn each_event_is_told_once_with_its_fields() {
     fleet.include(&"a").expect("there");
     drop(fleet.acquire().expect("free"));
     fleet.remove(&"a").expect("there");
+    fleet.insert(Entry::new("a", 0, ())).expect("new");
     assert!(fleet.close_with(Closing::Flush), "the first to close it");
     let mut events = keeper.events("keys");
     let last = events.pop().expect("the end is told");
     assert_eq!(last.fields["leasehold.event.name"], "closed");
+    assert!(!last.fields.contains_key("leasehold.resource.membership"), "it is about no resource");
     let names: Vec<_> = events.iter().map(|event| &*event.fields["leasehold.event.name"]).collect();
-    assert_eq!(names, ["inserted", "excluded", "included", "acquired", "released", "removed"]);
+    assert_eq!(names, ["inserted", "excluded", "included", "acquired", "released", "removed", "inserted"]);
+    let memberships: Vec<_> =
+        events.iter().map(|event| &*event.fields["leasehold.resource.membership"]).collect();
+    assert_eq!(memberships, ["1", "1", "1", "1", "1", "1", "2"], "a key that comes back is another member");
     for (i, event) in events.iter().enumerate() {
         let field = |name: &str| &*event.fields[name];
         assert_eq!(event.level, Level::DEBUG);
@@ -288,4 +293,26 @@ fn every_lease_can_be_traced() {
     let errors: Vec<_> = acquisitions.iter().map(|span| told(span, "error.type")).collect();
     assert_eq!(errors, ["", "", "", "", "", "not_eligible", "not_found", ""]);
     assert!(acquisitions.iter().all(|span| span.closed));
+}
+
+/// An outcome that does not count is not on the span.
+#[test]
+fn a_lease_tells_whether_it_was_the_one_that_returned() {
+    let keeper = Keeper::default();
+    tracing::subscriber::with_default(keeper.clone(), || {
+        let fleet = Fleet::builder().shards(1).build().expect("in range");
+        fleet.insert(Entry::new("a", 0, ())).expect("new");
+        let mut late = traced("keys", || fleet.acquire()).expect("free");
+        let token = late.token();
+        fleet.revoke(token).expect("out");
+        assert!(late.try_finish(Outcome::Failed).is_err());
+        let lease = traced("keys", || fleet.acquire_owned()).expect("free");
+        assert_eq!(lease.try_finish(Outcome::Failed), Ok(()));
+        assert_eq!(fleet.stats().failed, 1);
+    });
+    let leases = keeper.spans("leasehold.lease");
+    let outcomes: Vec<_> =
+        leases.iter().map(|span| span.fields.get("leasehold.lease.outcome").map(|x| &**x)).collect();
+    assert_eq!(outcomes, [None, Some("failed")]);
+    assert!(leases.iter().all(|span| span.closed));
 }

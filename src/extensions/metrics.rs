@@ -1,4 +1,4 @@
-//! A scheduler's numbers for whatever recorder the `metrics` facade has.
+//! A scheduler's numbers, and a pool's, for whatever recorder the `metrics` facade has.
 
 use std::hash::BuildHasher;
 
@@ -12,7 +12,8 @@ use crate::{Resource, Scheduler};
 ///
 /// Counters are set to their present value. The facade takes no distribution as a whole, and counters of whole numbers only: so a
 /// distribution is counters, `_bucket` with its upper bound in the label `le` and what is below it, the lower buckets included, and `_count`;
-/// and a gauge that only grows, `_sum`, in the unit of the name. To a Prometheus that scrapes the recorder's output this is a histogram.
+/// and a gauge that only grows, `_sum`, in the unit of the name. To a Prometheus that scrapes the recorder's output this is a histogram. And a
+/// counter of seconds is a gauge that only grows, without `_total`.
 ///
 /// O(shards), as [`Scheduler::stats`]. Before, it lets time pass, by [`Scheduler::tick`]: what has cooled by then counts as eligible,
 /// although nobody may have asked for it.
@@ -27,12 +28,38 @@ use crate::{Resource, Scheduler};
 /// ```
 pub fn publish_metrics<R: Resource, S: BuildHasher>(name: &str, scheduler: &Scheduler<R, S>) {
     scheduler.tick();
-    for family in series(&scheduler.stats(), scheduler.telemetry().as_ref()) {
+    publish("scheduler", name, series(&scheduler.stats(), scheduler.telemetry().as_ref()));
+}
+
+/// As [`publish_metrics`], of a worker pool, with `name` in the label `pool`: its [`stats`](crate::pool::Pool::stats), and the distributions of
+/// waiting and running times if its [`Metrics`](crate::pool::Metrics) keep them. O(workers).
+///
+/// ```
+/// use leasehold::pool::{AtomicMetrics, Pool};
+///
+/// let thumbnails = Pool::<u32>::builder().workers(1).metrics(AtomicMetrics::default()).build()?;
+/// leasehold::describe_metrics();
+/// leasehold::publish_pool_metrics("thumbnails", &thumbnails);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "pool")]
+pub fn publish_pool_metrics<T: Send + 'static, M: crate::pool::Metrics>(
+    name: &str,
+    pool: &crate::pool::Pool<T, M>,
+) {
+    publish("pool", name, super::pool_series::series(&pool.stats(), pool.metrics().distributions()));
+}
+
+/// Hands these families over, of the one of that name.
+fn publish(of: &'static str, name: &str, families: Vec<Series>) {
+    for family in families {
         for (value, sample) in &family.samples {
-            let labels = labels(name, &family, value);
+            let labels = labels(of, name, &family, value);
             match sample {
                 Value::Count(count) => counter!(counted(&family), labels).absolute(*count),
-                Value::Level(level) => gauge!(family.full_name(), labels).set(*level),
+                Value::Level(level) | Value::Seconds(level) => {
+                    gauge!(family.full_name(), labels).set(*level);
+                }
                 Value::Distribution { sum, buckets } => {
                     let [bucket, count, sum_of_all] = distributed(&family);
                     let mut below = 0;
@@ -50,14 +77,24 @@ pub fn publish_metrics<R: Resource, S: BuildHasher>(name: &str, scheduler: &Sche
     }
 }
 
-/// Tells the recorder of the `metrics` facade what each number of [`publish_metrics`] is, and in which unit. To be called once, after the
-/// recorder was set.
+/// Tells the recorder of the `metrics` facade what each number of [`publish_metrics`] is, and in which unit; with the feature `pool` those of
+/// `publish_pool_metrics`, too. To be called once, after the recorder was set.
 pub fn describe_metrics() {
-    for family in every_series() {
+    let of_pools = {
+        #[cfg(feature = "pool")]
+        {
+            super::pool_series::every_series()
+        }
+        #[cfg(not(feature = "pool"))]
+        Vec::new()
+    };
+    for family in every_series().into_iter().chain(of_pools) {
         let unit = if family.unit.is_some() { Unit::Seconds } else { Unit::Count };
         match family.kind {
-            Kind::Counter => describe_counter!(counted(&family), unit, family.help),
-            Kind::Gauge => describe_gauge!(family.full_name(), unit, family.help),
+            Kind::Counter if family.unit.is_none() => {
+                describe_counter!(counted(&family), unit, family.help);
+            }
+            Kind::Counter | Kind::Gauge => describe_gauge!(family.full_name(), unit, family.help),
             Kind::Histogram => {
                 let [bucket, count, sum] = distributed(&family);
                 describe_counter!(bucket, Unit::Count, family.help);
@@ -81,8 +118,8 @@ fn written(bound: f64) -> String {
     if bound == f64::MAX { "+Inf".to_owned() } else { bound.to_string() }
 }
 
-fn labels(scheduler: &str, family: &Series, value: &'static str) -> Vec<Label> {
-    let mut labels = vec![Label::new("scheduler", scheduler.to_owned())];
+fn labels(of: &'static str, name: &str, family: &Series, value: &'static str) -> Vec<Label> {
+    let mut labels = vec![Label::new(of, name.to_owned())];
     labels.extend(family.label.map(|label| Label::from_static_parts(label, value)));
     labels
 }

@@ -12,7 +12,7 @@
 
 #[cfg(feature = "metrics")]
 mod metrics;
-#[cfg(all(feature = "prometheus", feature = "pool"))]
+#[cfg(all(any(feature = "prometheus", feature = "metrics"), feature = "pool"))]
 mod pool_series;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
@@ -27,5 +27,7 @@ pub mod tracing;
 
 #[cfg(feature = "tokio")]
 pub use self::tokio::TokioTimer;
+#[cfg(all(feature = "metrics", feature = "pool"))]
+pub use metrics::publish_pool_metrics;
 #[cfg(feature = "metrics")]
 pub use metrics::{describe_metrics, publish_metrics};

@@ -1,7 +1,13 @@
 //! What is measured of a worker pool, under which names.
 
-use super::series::{Kind, Series, Value, counters, gauge, gauges, seconds};
+use super::series::{Kind, Series, Value, counter, counters, gauge, gauges, seconds};
 use crate::pool::{Histogram, PoolStats};
+
+/// Every family that a pool may have, with nothing counted.
+#[cfg(feature = "metrics")]
+pub fn every_series() -> Vec<Series> {
+    series(&PoolStats::default(), Some((&Histogram::default(), &Histogram::default())))
+}
 
 /// Everything that a pool tells; what its metrics keep at the end.
 pub fn series(stats: &PoolStats, distributions: Option<(&Histogram, &Histogram)>) -> Vec<Series> {
@@ -14,6 +20,11 @@ pub fn series(stats: &PoolStats, distributions: Option<(&Histogram, &Histogram)>
         ),
         gauge("pool_submitters_waiting", "Submitters that wait for room.", stats.waiting as u64),
         gauge("pool_leases_awaited", "Jobs that wait for a lease.", stats.awaiting_lease as u64),
+        counter(
+            "pool_leases_given_up",
+            "Jobs that waited for a lease, or with one for room, and were handed back or dropped.",
+            stats.given_up as u64,
+        ),
         gauges(
             "pool_workers",
             "Workers, by whether they sleep.",

@@ -120,6 +120,7 @@ impl Watch {
                     let mut metric = metric.encode_family(&labels)?;
                     match sample {
                         Value::Count(count) => metric.encode_counter::<NoLabelSet, _, u64>(count, None)?,
+                        Value::Seconds(sum) => metric.encode_counter::<NoLabelSet, _, u64>(sum, None)?,
                         Value::Level(level) => metric.encode_gauge(level)?,
                         Value::Distribution { sum, buckets } => {
                             let count = buckets.iter().map(|(_, count)| count).sum();

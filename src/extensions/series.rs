@@ -21,6 +21,8 @@ pub enum Kind {
 pub enum Value {
     /// Of a counter.
     Count(u64),
+    /// Of a counter of time.
+    Seconds(f64),
     /// Of a gauge.
     Level(f64),
     /// Of a histogram: the sum, and how many values were in each bucket, by upper bound; the last one has none.
@@ -53,7 +55,7 @@ impl Series {
     }
 }
 
-fn counter(name: &'static str, help: &'static str, count: u64) -> Series {
+pub(super) fn counter(name: &'static str, help: &'static str, count: u64) -> Series {
     counters(name, help, None, vec![("", count)])
 }
 
@@ -174,11 +176,23 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
         counter("events_emitted", "Events that found room in a ring.", stats.events_emitted),
         counters(
             "events_dropped",
-            "Events that somebody was not told of, by where there was no room.",
+            "Events that somebody was not told of, by where there was no room, or no time.",
             Some("place"),
-            vec![("ring", stats.events_dropped), ("inbox", stats.events_missed)],
+            vec![
+                ("ring", stats.events_dropped),
+                ("inbox", stats.events_missed),
+                ("closing", stats.events_discarded),
+            ],
         ),
         counter("observer_panics", "Panics of observers.", stats.observer_panics),
+        Series {
+            name: "waiting_in_vain",
+            help: "How long requests have waited, together, whose waits ended without a lease.",
+            unit: Some("seconds"),
+            kind: Kind::Counter,
+            label: None,
+            samples: vec![("", Value::Seconds(seconds(waits.waited_in_vain_nanos)))],
+        },
         Series {
             name: "waiting",
             help: "How long requests have waited that ended with a lease.",
@@ -243,7 +257,7 @@ fn measured(telemetry: &Telemetry) -> Vec<Series> {
                 .collect(),
         };
     let bounds = [1e-6, 1e-5, 1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, f64::MAX];
-    let places = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, f64::MAX];
+    let places = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0, f64::MAX];
     vec![
         Series {
             name: "hold",
@@ -254,12 +268,31 @@ fn measured(telemetry: &Telemetry) -> Vec<Series> {
             samples: vec![("", times(&bounds, &telemetry.holds, 1e-9))],
         },
         Series {
-            name: "rank_error_shards",
-            help: "Shards that showed something better than what was lent, sampled.",
+            name: "rank_error",
+            help: "Resources that could be had and were better than what was lent, sampled.",
             unit: None,
             kind: Kind::Histogram,
             label: None,
             samples: vec![("", times(&places, &telemetry.rank_errors, 1.0))],
         },
+        counter(
+            "rank_errors_saturated",
+            "Samples of the rank error that are of so much or more: counting has a bound.",
+            telemetry.rank_errors_saturated,
+        ),
+        Series {
+            name: "order_delay",
+            help: "Worse resources that were lent while one could be had, sampled.",
+            unit: None,
+            kind: Kind::Histogram,
+            label: None,
+            samples: vec![("", times(&places, &telemetry.delays, 1.0))],
+        },
+        counters(
+            "order_delays_unfinished",
+            "Samples of the delay that did not end with a lending of the best.",
+            Some("how"),
+            vec![("discarded", telemetry.delays_discarded), ("given_up", telemetry.delays_given_up)],
+        ),
     ]
 }

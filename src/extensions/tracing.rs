@@ -11,8 +11,8 @@ use std::{
 use tracing::{Instrument, Level, Span, field::Empty};
 
 use crate::{
-    AcquireError, AcquireKeyError, Dropped, Event, Lease, Observer, Outcome, OwnedLease, Resource, Scheduler,
-    WaitError,
+    AcquireError, AcquireKeyError, Dropped, Event, Lease, Observer, Outcome, OwnedLease, ReleaseError,
+    Resource, Scheduler, WaitError,
 };
 
 /// An [`Observer`] that makes a `tracing` event of each event of the scheduler: target `leasehold`, level `DEBUG`; drops are `WARN`.
@@ -23,6 +23,7 @@ use crate::{
 /// | `leasehold.event.name` | [`EventKind::name`](crate::EventKind::name) |
 /// | `leasehold.resource.key` | the key, as its `Debug` shows it; absent if there is none |
 /// | `leasehold.resource.generation` | the generation of its state |
+/// | `leasehold.resource.membership` | [`Event::membership`]: of two events of one key, the larger is the later; absent if there is no resource |
 /// | `leasehold.shard.id` | the shard |
 /// | `leasehold.event.sequence` | the sequence number in the shard |
 /// | `leasehold.events.dropped` | of a drop: how many |
@@ -47,6 +48,7 @@ impl<K: fmt::Debug> Observer<K> for TracingObserver {
             leasehold.event.name = event.kind.name(),
             leasehold.resource.key = event.key.as_ref().map(tracing::field::debug),
             leasehold.resource.generation = event.generation,
+            leasehold.resource.membership = (event.membership > 0).then_some(event.membership),
             leasehold.shard.id = event.shard,
             leasehold.event.sequence = event.sequence
         );
@@ -80,7 +82,7 @@ impl Refusal for WaitError {}
 
 /// What the two kinds of leases have in common. Nobody else has it.
 mod ends {
-    use super::{Duration, Lease, Outcome, OwnedLease, Resource, fmt};
+    use super::{Duration, Lease, Outcome, OwnedLease, ReleaseError, Resource, fmt};
 
     pub trait Ends: Sized {
         type Key: fmt::Debug;
@@ -89,6 +91,7 @@ mod ends {
         fn finish(self, outcome: Outcome);
         fn finish_after(self, outcome: Outcome, rest: Duration);
         fn release_after(self, rest: Duration);
+        fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError>;
     }
 
     macro_rules! ends {
@@ -113,6 +116,10 @@ mod ends {
 
             fn release_after(self, rest: Duration) {
                 <$lease>::release_after(self, rest);
+            }
+
+            fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
+                <$lease>::try_finish(self, outcome)
             }
         };
     }
@@ -221,39 +228,40 @@ impl<L: Traceable> TracedLease<L> {
         &self.span
     }
 
-    /// The lease, which goes on; the span ends. For what only the lease itself can do: to become a token, to tell whether it was the
-    /// one that returned.
+    /// The lease, which goes on; the span ends. For what only the lease itself can do: to become a token, to be released
+    /// with an answer.
     pub fn into_inner(self) -> L {
         self.lease
     }
 
     /// As [`Lease::finish`]; the span has the outcome.
     pub fn finish(self, outcome: Outcome) {
-        self.note(outcome);
+        note(&self.span, outcome);
         self.lease.finish(outcome);
     }
 
     /// As [`Lease::finish_after`]; the span has the outcome and the rest.
     pub fn finish_after(self, outcome: Outcome, rest: Duration) {
-        self.note(outcome);
+        note(&self.span, outcome);
         self.note_rest(rest);
         self.lease.finish_after(outcome, rest);
+    }
+
+    /// As [`Lease::try_finish`]; the span has the outcome if it counts.
+    ///
+    /// # Errors
+    /// As there: the lease was returned, or taken back, before.
+    pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
+        let TracedLease { lease, span } = self;
+        lease.try_finish(outcome)?;
+        note(&span, outcome);
+        Ok(())
     }
 
     /// As [`Lease::release_after`]; the span has the rest.
     pub fn release_after(self, rest: Duration) {
         self.note_rest(rest);
         self.lease.release_after(rest);
-    }
-
-    fn note(&self, outcome: Outcome) {
-        let name = match outcome {
-            Outcome::Ok { .. } => "ok",
-            Outcome::Failed => "failed",
-            Outcome::RateLimited { .. } => "rate_limited",
-            Outcome::Cancelled => "cancelled",
-        };
-        self.span.record("leasehold.lease.outcome", name);
     }
 
     fn note_rest(&self, rest: Duration) {
@@ -273,6 +281,16 @@ impl<L> DerefMut for TracedLease<L> {
     fn deref_mut(&mut self) -> &mut L {
         &mut self.lease
     }
+}
+
+fn note(span: &Span, outcome: Outcome) {
+    let name = match outcome {
+        Outcome::Ok { .. } => "ok",
+        Outcome::Failed => "failed",
+        Outcome::RateLimited { .. } => "rate_limited",
+        Outcome::Cancelled => "cancelled",
+    };
+    span.record("leasehold.lease.outcome", name);
 }
 
 fn acquisition(name: &str) -> Span {

@@ -16,7 +16,7 @@ use http::Uri;
 use hyper_util::service::TowerToHyperService;
 use leasehold::DrainReport;
 use tokio::time::{Instant, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     fleet::{Secrets, Spec},
@@ -139,7 +139,11 @@ impl Gateway {
         let since = Instant::now();
         let is_graceful = self.public.stop(limit).await;
         info!(is_graceful, after = ?since.elapsed(), "connections have ended");
-        self.keys.close();
+        // It waits for the scheduler's observers, if there are any: not on a thread that serves.
+        let keys = Arc::clone(&self.keys);
+        if let Err(error) = tokio::task::spawn_blocking(move || keys.close()).await {
+            warn!(%error, "the scheduler was not closed");
+        }
         let mut drain = Box::pin(self.keys.drain_all_async());
         let drain = match timeout(LAST, drain.as_mut()).await {
             Ok(report) => report,

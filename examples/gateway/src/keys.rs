@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use leasehold::{
-    Affinity, Backoff, BuildError, Capacity, Cooldown, Ejection, Hold, Overdue, Resource, ResourceState,
-    Scheduler, Timestamp, TokioTimer, tracing::TracingObserver,
+    Affinity, Backoff, BuildError, Capacity, Cooldown, Ejection, Overdue, Resource, ResourceState, Scheduler,
+    Timestamp, TokioTimer, tracing::TracingObserver,
 };
 
 use crate::fleet::{Secrets, Spec};
@@ -67,20 +67,10 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// When a key can be lent by itself: now, or when the last of its holds has ended. `None` if that is not a matter of time: it is in use, or
-/// has a hold that nobody but an operator ends, as an exclusion, or an ejection by hand.
+/// When a key can be lent by itself: now, or when the last of its holds has ended, or a ramp allows one more. `None` if that is not a matter
+/// of time: it takes a return, or an operator, who alone ends an exclusion, or an ejection by hand.
 pub fn ready_at(state: &ResourceState<Arc<str>>, now: Timestamp) -> Option<Timestamp> {
-    if state.in_flight >= state.limit {
-        return None;
-    }
-    state.holds.iter().try_fold(now, |ready, hold| {
-        let until = match hold {
-            Hold::Cooling => state.cooling_until,
-            Hold::Ejected => state.ejected_until,
-            _ => None,
-        };
-        Some(ready.max(Timestamp::from_nanos(until?)))
-    })
+    state.ready_at.map(|ready| now.max(Timestamp::from_nanos(ready)))
 }
 
 /// What follows from what happens to a key.
@@ -88,7 +78,7 @@ pub fn ready_at(state: &ResourceState<Arc<str>>, now: Timestamp) -> Option<Times
 pub struct Policy {
     /// When a key is taken out because of its failures.
     pub ejection: Ejection,
-    /// How long a key rests after a failure; after a rate limit it rests as long as the provider says.
+    /// How long a key rests after a failure; after a rate limit it rests as long as the provider says, and a little if that is not at all.
     pub cooldown: Cooldown,
     /// For how long a key may be held by one request, the streamed answer included; then it is taken back.
     pub max_hold: Duration,

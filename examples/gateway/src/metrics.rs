@@ -128,7 +128,7 @@ impl Metrics {
 
     /// An attempt with this key has ended.
     pub fn tried(&self, key: &str, result: &'static str) {
-        self.attempts.get_or_create(&Tried { key: key.to_owned(), result }).inc();
+        self.attempts.get_or_create(&Tried { key: escaped(key), result }).inc();
     }
 
     /// A request is sent once more.
@@ -150,6 +150,11 @@ impl Metrics {
             self.gone.get_or_create(&Gone { when: "in_body" }).inc();
         }
     }
+}
+
+/// As a label's value stands in the text format: `prometheus-client` writes it as it is, and a quote in it would end it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
 }
 
 /// One request, while it is served: until its answer's body has ended. Dropped before its answer, its client has gone.

@@ -34,7 +34,7 @@ pub struct Options {
     /// Where clients come in.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// Where operators look: /fleet, /metrics, /explain, /healthz.
+    /// Where operators look: /fleet, /metrics, /healthz, and POST /explain.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub admin: SocketAddr,
     /// Tell clients which key has answered, and after how many attempts.

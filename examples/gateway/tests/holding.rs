@@ -97,21 +97,28 @@ async fn an_answer_that_stops_is_broken_off() {
 
 #[tokio::test]
 async fn a_slow_answer_is_not_one_that_stops() {
-    let mut fleet = in_order(&["a"], 1);
-    fleet[0].tokens_per_second = 10.0;
-    let stand = Stand::start_with(&fleet, Default::default(), |settings| {
-        settings.limits.idle = Duration::from_millis(1_000);
-    })
-    .await;
-    // 1.6 s in all, no pause of more than 0.1 s.
-    let answer = stand.send(stand.post(), "").await;
-    assert!(body(answer).await.is_ok());
+    // Longer in all than it may pause, with pauses of a tenth of that. A busy machine makes longer ones; then all of it takes longer.
+    for (idle, last) in [(Duration::from_secs(1), false), (Duration::from_secs(10), true)] {
+        let mut fleet = in_order(&["a"], 1);
+        fleet[0].tokens_per_second = 10.0 / idle.as_secs_f64();
+        let stand =
+            Stand::start_with(&fleet, Default::default(), |settings| settings.limits.idle = idle).await;
+        let started = Instant::now();
+        let answer = stand.send(stand.post(), "").await;
+        if body(answer).await.is_ok() {
+            assert!(started.elapsed() > idle, "{:?}", started.elapsed());
+            return;
+        }
+        assert!(!last, "it was broken off");
+    }
 }
 
 #[tokio::test]
 async fn a_key_that_is_held_for_too_long_is_taken_back_and_not_used_any_more() {
     let stand = Stand::start_with(&in_order(&["a"], 1), Default::default(), |settings| {
-        settings.policy.max_hold = Duration::from_millis(300);
+        // Longer than a busy machine takes for the second one.
+        settings.policy.max_hold = Duration::from_secs(3);
+        settings.limits.patience = LONG;
     })
     .await;
     stand.mock.script("a", [Act::Endless]);
@@ -121,7 +128,7 @@ async fn a_key_that_is_held_for_too_long_is_taken_back_and_not_used_any_more() {
     assert!(body(first).await.is_err(), "an answer without an end is broken off");
     let second = timeout(LONG, second).await.expect("in time").expect("no panic");
     assert_eq!(second.status(), 200);
-    stand.until(|stand| stand.look_revoked() == 1).await;
+    stand.until(|stand| stand.look_revoked() >= 1).await;
     assert!(stand.look("/metrics").await.contains("result=\"revoked\"} 1"));
 }
 
@@ -138,20 +145,21 @@ async fn an_answer_without_a_body_holds_nothing() {
     assert_eq!(stand.gateway.keys().stats().succeeded, 2);
 }
 
-/// So many bytes.
-async fn read(client: &TcpStream, bytes: usize) -> Vec<u8> {
+/// So many bytes; none if the connection was closed before.
+async fn read(client: &TcpStream, bytes: usize) -> Option<Vec<u8>> {
     let mut read = vec![0; bytes];
     let mut place = 0;
     while place < bytes {
         timeout(LONG, client.readable()).await.expect("in time").expect("connected");
         match client.try_read(&mut read[place..]) {
-            Ok(0) => panic!("the connection was closed"),
+            Ok(0) => return None,
             Ok(more) => place += more,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
             Err(error) => panic!("{error}"),
         }
     }
-    read
+    Some(read)
 }
 
 /// A provider that says as much as is taken, a gateway that gives a client so much time, and a client that has read the head.
@@ -167,8 +175,7 @@ async fn flooded(idle: Duration) -> (Stand, TcpStream) {
     let request = b"POST /v1/chat HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n";
     client.writable().await.expect("connected");
     assert_eq!(client.try_write(request).expect("there is room"), request.len());
-    assert_eq!(read(&client, 12).await, b"HTTP/1.1 200");
-    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
+    assert_eq!(read(&client, 12).await.expect("open"), b"HTTP/1.1 200");
     (stand, client)
 }
 
@@ -203,16 +210,23 @@ async fn a_client_that_stops_reading_does_not_keep_the_gateway_from_its_end() {
 
 #[tokio::test]
 async fn a_client_that_reads_slowly_is_not_one_that_stops() {
-    let idle = Duration::from_millis(500);
-    let (stand, client) = flooded(idle).await;
-    let started = Instant::now();
-    while started.elapsed() < 4 * idle {
-        read(&client, 32 * 1024).await;
-        sleep(Duration::from_millis(20)).await;
+    // A client on a busy machine may stop for longer than it should; then it is given more time.
+    for (idle, last) in [(Duration::from_millis(500), false), (Duration::from_secs(5), true)] {
+        let (stand, client) = flooded(idle).await;
+        let started = Instant::now();
+        let mut is_open = true;
+        while is_open && started.elapsed() < 4 * idle {
+            is_open = read(&client, 32 * 1024).await.is_some();
+            sleep(Duration::from_millis(20)).await;
+        }
+        is_open &= stand.gateway.keys().stats().in_flight == 1;
+        drop(client);
+        stand.at_rest().await;
+        if is_open {
+            return;
+        }
+        assert!(!last, "it was given up");
     }
-    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
-    drop(client);
-    stand.at_rest().await;
 }
 
 impl Stand {

@@ -12,6 +12,11 @@ use tokio::time::Instant;
 
 const ERROR: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
+/// When the client is told to come back, in seconds.
+fn retry_after(answer: &http::Response<hyper::body::Incoming>) -> u64 {
+    field(answer, "retry-after").expect("told").parse().expect("seconds")
+}
+
 /// Key, attempts and status of an answer.
 fn told(answer: &http::Response<hyper::body::Incoming>) -> (Option<&str>, Option<&str>, u16) {
     (field(answer, "x-leasehold-key"), field(answer, "x-leasehold-attempts"), answer.status().as_u16())
@@ -126,12 +131,14 @@ async fn when_all_are_limited_the_client_is_told_the_earliest_moment() {
         stand.mock.script(key, [Act::limit(Some(seconds))]);
     }
     let answer = stand.send(stand.post(), "").await;
-    assert_eq!((told(&answer), field(&answer, "retry-after")), ((Some("c"), Some("3"), 503), Some("20")));
+    assert_eq!(told(&answer), (Some("c"), Some("3"), 503));
+    let after = retry_after(&answer);
+    assert!((15..=20).contains(&after), "{after}");
     // Now it is the scheduler that knows; nothing is tried, and nobody waits for what cannot come in time.
     let started = Instant::now();
     let answer = stand.send(stand.post(), "").await;
     assert_eq!(told(&answer), (None, Some("0"), 503));
-    let after: u64 = field(&answer, "retry-after").expect("told").parse().expect("seconds");
+    let after = retry_after(&answer);
     assert!((15..=20).contains(&after), "{after}");
     assert!(started.elapsed() < Duration::from_secs(4), "the patience is 5 s");
 }
@@ -146,13 +153,15 @@ async fn keys_that_were_not_tried_count_for_when_to_come_back() {
         }
         let answer = stand.send(stand.post(), "").await;
         assert_eq!(told(&answer), (Some("c"), Some("3"), 503), "the attempts are used up");
-        field(&answer, "retry-after").expect("told").to_owned()
+        retry_after(&answer)
     };
-    assert_eq!(ask().await, "1", "the fourth is free");
-    stand.gateway.keys().cool("d", Duration::from_secs(10)).expect("in the fleet");
-    assert_eq!(ask().await, "10");
+    assert_eq!(ask().await, 1, "the fourth is free");
+    stand.gateway.keys().cool("d", Duration::from_secs(20)).expect("in the fleet");
+    let after = ask().await;
+    assert!((15..=20).contains(&after), "{after}");
     stand.gateway.keys().exclude("d").expect("in the fleet");
-    assert_eq!(ask().await, "50", "what is excluded does not come back by itself");
+    let after = ask().await;
+    assert!((45..=50).contains(&after), "what is excluded does not come back by itself: {after}");
 }
 
 #[tokio::test]
@@ -187,9 +196,21 @@ async fn a_limit_without_a_time_rests_as_long_as_the_gateway_says() {
         settings.limits.rest = Duration::from_millis(8_500);
     })
     .await;
-    stand.mock.script("a", [Act::limit(None)]);
-    let answer = stand.send(stand.post(), "").await;
-    assert_eq!((answer.status().as_u16(), field(&answer, "retry-after")), (503, Some("9")), "rounded up");
+    // What is left is less when a busy machine comes to tell it.
+    for _ in 0..20 {
+        stand.gateway.keys().warm("a").expect("in the fleet");
+        stand.mock.script("a", [Act::limit(None)]);
+        let started = Instant::now();
+        let answer = stand.send(stand.post(), "").await;
+        let took = started.elapsed();
+        assert_eq!(answer.status(), 503);
+        if took < Duration::from_millis(400) {
+            assert_eq!(retry_after(&answer), 9, "rounded up");
+            return;
+        }
+        assert!((1..=9).contains(&retry_after(&answer)));
+    }
+    panic!("never in time");
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 mod support;
 
-use std::time::Duration;
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
 
 use gateway::mock::Act;
 use http::{Request, StatusCode};
@@ -43,6 +46,33 @@ async fn what_has_begun_is_finished_and_nothing_more_is_taken() {
     let end = timeout(LONG, end).await.expect("in time").expect("no panic");
     assert!(end.is_clean(), "{end:?}");
     assert_eq!(mock.counts().keys["a"].complete, mock.counts().keys["a"].arrivals);
+}
+
+/// Clients that have connected, and have sent their request, before they were accepted: the system has done both for the server.
+#[tokio::test]
+async fn who_has_connected_is_served() {
+    for round in 0..5 {
+        let stand = Stand::start(&in_order(&["a"], 64)).await;
+        let address = stand.gateway.address();
+        // On the runtime's only thread: nothing is accepted before the stop has been sent.
+        let clients: Vec<_> = (0..32)
+            .map(|_| {
+                let mut client = std::net::TcpStream::connect(address).expect("it listens");
+                client
+                    .write_all(b"POST /v1/chat HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+                    .expect("room");
+                client
+            })
+            .collect();
+        let Stand { gateway, mock, .. } = stand;
+        assert!(gateway.shut_down(LONG).await.is_clean(), "round {round}");
+        for mut client in clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("not reset");
+            assert!(answer.starts_with("HTTP/1.1 200 "), "round {round}: {answer}");
+        }
+        assert_eq!(mock.counts().keys["a"].complete, 32);
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 use pin_project_lite::pin_project;
 
 use super::{BoxError, classify::Classify, held::LeaseRef, hold::Hold, layer::Source};
-use crate::{Outcome, Resource, Timestamp, WaitError, sync::Arc};
+use crate::{Outcome, Resource, Timestamp, sync::Arc};
 
 pin_project! {
     /// The future of a [`LeaseService`](super::LeaseService). Dropped before its end, it returns the lease.
@@ -30,7 +30,7 @@ pin_project! {
             call: Call<R, H, C>,
         },
         Refused {
-            error: Option<WaitError>,
+            error: Option<BoxError>,
         },
     }
 }
@@ -83,7 +83,7 @@ impl<F, R: Resource, H, C> ResponseFuture<F, R, H, C> {
         ResponseFuture { kind: Kind::Called { future, call } }
     }
 
-    pub(super) fn refused(error: WaitError) -> Self {
+    pub(super) fn refused(error: BoxError) -> Self {
         ResponseFuture { kind: Kind::Refused { error: Some(error) } }
     }
 }
@@ -102,7 +102,7 @@ where
         let (future, call) = match self.project().kind.project() {
             Projected::Called { future, call } => (future, call),
             Projected::Refused { error } => {
-                return Poll::Ready(Err(error.take().expect("polled after its end").into()));
+                return Poll::Ready(Err(error.take().expect("polled after its end")));
             }
         };
         let lease = call.lease.as_ref().expect("polled after its end");

@@ -37,7 +37,8 @@
 //! [`WaitError`](crate::WaitError) in the box. That answer is kept until the call, as a lease would be; the next one waits anew. What the
 //! inner service had reserved for the call, a permit of a concurrency limit, say, ends with it: the inner service is replaced by a clone of
 //! itself, which is why it must be one that can be cloned (tower's `Buffer` makes one of any). A lease that is
-//! [taken back](crate::Overdue::Revoke) before the call is asked for anew by the next `poll_ready`. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
+//! [taken back](crate::Overdue::Revoke) before the call is asked for anew by the next `poll_ready`; if there is none, the call fails in the
+//! same way, with [`ReleaseError::Revoked`](crate::ReleaseError::Revoked) in the box. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
 //! service, is an error of `poll_ready`; what was acquired or waited for is given back then.
 //!
 //! # The life of a response

@@ -92,14 +92,22 @@ where
     /// Unless the service is ready.
     fn call(&mut self, request: Request) -> Self::Future {
         let lease = match mem::replace(&mut self.state, State::Idle) {
-            State::Ready(lease) => LeaseRef::new(lease),
-            State::Refused(error) => {
+            // It was kept for too long. What it was for may be lent to somebody else by now.
+            State::Ready(lease) if lease.is_revoked() => {
+                Err(lease.try_release().expect_err("it was taken back").into())
+            }
+            State::Ready(lease) => Ok(LeaseRef::new(lease)),
+            State::Refused(error) => Err(error.into()),
+            State::Idle | State::Waiting(_) => panic!("called without having been ready"),
+        };
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(error) => {
                 // The inner service was made ready for a call that does not come. What it has reserved for it, it keeps until it is
                 // dropped; a clone has reserved nothing.
                 self.inner = self.inner.clone();
                 return ResponseFuture::refused(error);
             }
-            State::Idle | State::Waiting(_) => panic!("called without having been ready"),
         };
         let since = self.source.now();
         let leased = Leased { request, lease: lease.clone() };

@@ -15,6 +15,7 @@ mod tally;
 mod visitor;
 
 use std::{
+    collections::HashSet,
     error::Error,
     sync::{
         Arc,
@@ -96,6 +97,7 @@ pub async fn run(plan: Plan) -> Result<Report, LoadError> {
             luck: SplitMix64::new(plan.seed ^ (client as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             numbers: Arc::clone(&numbers),
             tally: Tally::default(),
+            ports: HashSet::new(),
         };
         let is_over = Arc::clone(&is_over);
         clients.spawn(async move {
@@ -147,12 +149,12 @@ impl Numbers {
 
 /// Clients that leave are noticed a moment later.
 async fn at_rest(caller: &Caller, plan: &Plan) -> Result<Numbers, LoadError> {
-    for _ in 0..200 {
+    for _ in 0..600 {
         let numbers = Numbers::read(caller, plan).await?;
         if numbers.is_at_rest() {
             return Ok(numbers);
         }
         sleep(Duration::from_millis(100)).await;
     }
-    Err("the gateway did not come to rest within 20 s".into())
+    Err("the gateway did not come to rest within 60 s".into())
 }

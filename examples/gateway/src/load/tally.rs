@@ -25,6 +25,9 @@ pub struct Tally {
     pub unsound: u64,
     /// Connections that broke before an answer.
     pub lost: u64,
+    /// Of those, new ones, which had answered nothing before: whoever closes an idle one cannot know that a request is on its way, but
+    /// whoever is connected to can. Without those whose client was slower than the server waits for, [`GRACE`](crate::server::GRACE).
+    pub lost_new: u64,
     /// Times that nobody was there.
     pub nobody: u64,
 }
@@ -43,6 +46,7 @@ impl Tally {
         self.left_within += other.left_within;
         self.unsound += other.unsound;
         self.lost += other.lost;
+        self.lost_new += other.lost_new;
         self.nobody += other.nobody;
     }
 }

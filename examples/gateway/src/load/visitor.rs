@@ -1,6 +1,7 @@
 //! One request: what is sent, and what the client then does.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,14 +13,18 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::RETRY_AFTER, request::Builder};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpInfo;
 use leasehold::SplitMix64;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
     Plan, Tally,
     caller::{Caller, at},
 };
-use crate::proxy::headers::{CLASS, SESSION};
+use crate::{
+    proxy::headers::{CLASS, SESSION},
+    server::GRACE,
+};
 
 /// How long a client waits that was told to come back later. Not as long as it was told: the load is to go on.
 const REST: Duration = Duration::from_millis(200);
@@ -32,6 +37,12 @@ pub struct Visitor {
     /// Numbers the requests of all clients.
     pub numbers: Arc<AtomicU64>,
     pub tally: Tally,
+    /// Of its connections, the ports on which something was answered.
+    pub ports: HashSet<u16>,
+}
+
+fn port(info: &HttpInfo) -> u16 {
+    info.local_addr().port()
 }
 
 /// What a client is up to.
@@ -73,6 +84,7 @@ impl Visitor {
         let request = self.request(intent, &id);
         self.tally.requests += 1;
         let (caller, mock) = (self.caller.clone(), self.plan.mock.clone());
+        let began = Instant::now();
         let answer = if intent == Intent::LeaveBefore {
             let path = format!("/mock/seen/{id}");
             tokio::select! {
@@ -88,6 +100,7 @@ impl Visitor {
         };
         match answer {
             Ok(answer) => {
+                self.ports.extend(answer.extensions().get().map(port));
                 let is_refused = answer.status() == StatusCode::SERVICE_UNAVAILABLE;
                 self.read(answer, intent).await;
                 if is_refused {
@@ -98,7 +111,17 @@ impl Visitor {
                 self.tally.nobody += 1;
                 return false;
             }
-            Err(_) => self.tally.lost += 1,
+            Err(error) => {
+                self.tally.lost += 1;
+                let mut known = http::Extensions::new();
+                if let Some(connection) = error.connect_info() {
+                    connection.get_extras(&mut known);
+                }
+                let is_new = known.get().is_some_and(|info| !self.ports.contains(&port(info)));
+                // Longer, and the client may have kept back its request: a server that ends waits for its first byte for so long.
+                let is_new = is_new && began.elapsed() < GRACE;
+                self.tally.lost_new += u64::from(is_new);
+            }
         }
         true
     }

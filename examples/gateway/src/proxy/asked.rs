@@ -91,7 +91,11 @@ fn is_longer(headers: &HeaderMap, limit: usize) -> bool {
     length.is_some_and(|length| length > limit as u64)
 }
 
-fn session(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+/// The session that the header fields name.
+///
+/// # Errors
+/// If it is no sensible one.
+pub fn session(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(session) = headers.get(SESSION) else { return Ok(None) };
     match session.to_str() {
         Ok(session) if (1..=LONGEST_SESSION).contains(&session.len()) => Ok(Some(session.to_owned())),

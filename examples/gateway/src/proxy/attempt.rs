@@ -30,8 +30,9 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether the provider has certainly not done what was asked, so that it may be asked for again in any case.
-    pub fn is_certain(self) -> bool {
+    /// Whether the provider says that it has not done what was asked, so that it is asked for again in any case. A 500 or a 504 may come of work that
+    /// was done, and charged for: whoever cannot bear that sends an `Idempotency-Key` which the provider honours, or leaves 5xx out here.
+    pub fn says_undone(self) -> bool {
         match self {
             Trouble::RateLimited { .. } | Trouble::Status(_) | Trouble::Unreachable => true,
             Trouble::Lost | Trouble::TimedOut | Trouble::OutOfTime => false,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use leasehold::{AcquireError, NoneEligible, OwnedLease, Timestamp, WaitError};
+use leasehold::{AcquireError, Explanation, NoneEligible, OwnedLease, Timestamp, WaitError};
 
 use super::asked::Asked;
 use crate::keys::{ApiKey, Keys, ready_at};
@@ -54,6 +54,15 @@ fn at_once(
         Ok(lease) => Ok(Ok(lease)),
         Err(AcquireError::NoneEligible(none)) => Ok(Err(none)),
         Err(_) => Err(NoKey::Closed),
+    }
+}
+
+/// Which key a request would get at once, and why not the others. Lends it, and gives it back.
+pub fn explain(keys: &Keys, session: Option<&str>, tried: &[Arc<str>]) -> Explanation<Arc<str>> {
+    // As `at_once`. Of the pair the lease is back before the answer is.
+    match (session, tried) {
+        (Some(session), []) => keys.acquire_by_affinity_explained(session).1,
+        (_, tried) => keys.acquire_excluding_explained(tried).1,
     }
 }
 

@@ -7,7 +7,7 @@
 //!   the request may be repeated. Once the head of an answer has been passed on, nothing is.
 //! * **What the provider says about time is kept**: a key cools for as long as `Retry-After` says, in the very step of its return.
 //! * **What the client is told about time is true**: when nothing can be had, `Retry-After` is the moment at which the first key can be
-//!   lent again.
+//!   lent again; a second if that is not a matter of time.
 
 pub mod asked;
 pub mod attempt;
@@ -164,7 +164,7 @@ impl Proxy {
             };
             last = Some(trouble);
             // With no time left, a further key could only be blamed for it.
-            if !(trouble.is_certain() || asked.is_repeatable) || Instant::now() >= deadline {
+            if !(trouble.says_undone() || asked.is_repeatable) || Instant::now() >= deadline {
                 break;
             }
         }

@@ -64,7 +64,7 @@ impl Refusal {
         }
     }
 
-    /// What goes into `Retry-After`, if anything does.
+    /// What goes into `Retry-After`, if anything does. No time is written as the least that can be: a second.
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Refusal::NoKey { after } => Some(after.unwrap_or_default()),

@@ -167,25 +167,33 @@ mod tests {
         assert!(started.elapsed() >= LIMIT);
     }
 
-    #[tokio::test]
-    async fn a_peer_that_reads_now_and_then_has_as_much_time_again() {
+    /// Whether a peer that reads each `step` is served by one who gives it four of them.
+    async fn is_served(step: Duration) -> io::Result<()> {
         let pipe = Pipe::default();
-        let mut stream = Impatient::new(pipe.clone(), 4 * LIMIT);
+        let mut stream = Impatient::new(pipe.clone(), 4 * step);
         let reading = tokio::spawn({
             let pipe = pipe.clone();
             async move {
                 for _ in 0..8 {
-                    sleep(LIMIT).await;
+                    sleep(step).await;
                     pipe.make_room(8);
                 }
             }
         });
         // Twice as long as a single write may take.
-        write(&mut stream, 64).await.expect("it is read");
+        write(&mut stream, 64).await?;
         reading.await.expect("no panic");
         // Having had to wait does not count for the next one.
-        sleep(5 * LIMIT).await;
+        sleep(5 * step).await;
         pipe.make_room(8);
-        write(&mut stream, 8).await.expect("there is room");
+        write(&mut stream, 8).await
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_reads_now_and_then_has_as_much_time_again() {
+        // On a busy machine it may read later than it should; then it is given more time.
+        if is_served(LIMIT).await.is_err() {
+            is_served(LIMIT * 10).await.expect("it is read");
+        }
     }
 }

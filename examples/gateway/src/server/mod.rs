@@ -7,13 +7,10 @@ use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration
 use http::{Request, Response};
 use http_body::Body;
 use hyper::{body::Incoming, server::conn::http1, service::Service};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::{Semaphore, oneshot},
+    sync::{Semaphore, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -91,8 +88,8 @@ impl Server {
         Ok(Server { address, stop, task })
     }
 
-    /// Accepts nobody from now on, closes idle connections, and lets the others finish the request that they are at. Answers whether
-    /// all did within `limit`; the rest is broken off.
+    /// Accepts nobody from now on but those who have connected by then, closes idle connections, and lets the others finish the request
+    /// that they are at. Answers whether all did within `limit`; the rest is broken off.
     pub async fn stop(mut self, limit: Duration) -> bool {
         let _ = self.stop.send(limit);
         (&mut self.task.0).await.unwrap_or(false)
@@ -128,8 +125,8 @@ where
         .header_read_timeout(bounds.head_time)
         .max_headers(bounds.headers)
         .max_buf_size(bounds.head_bytes);
-    let graceful = GracefulShutdown::new();
     let permits = Arc::new(Semaphore::new(bounds.connections));
+    let (tell, stopping) = watch::channel(false);
     // Dropped at the end, with whatever still runs.
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stopped);
@@ -146,19 +143,83 @@ where
         };
         let Some(stream) = ready(accepted).await else { continue };
         while connections.try_join_next().is_some() {}
-        let stream = TokioIo::new(Impatient::new(stream, bounds.write_time));
-        let connection = protocol.serve_connection(stream, service.clone());
-        let connection = graceful.watch(connection);
+        let connection = serve(protocol.clone(), stream, bounds, service.clone(), stopping.clone());
         connections.spawn(async move {
             let _permit = permit;
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection was broken off");
-            }
+            connection.await;
         });
     };
-    drop(listener);
-    timeout(limit, graceful.shutdown()).await.is_ok()
+    let _ = tell.send(true);
+    for stream in queued(listener) {
+        let (permit, service) = (Arc::clone(&permits).acquire_owned(), service.clone());
+        let connection = serve(protocol.clone(), stream, bounds, service, stopping.clone());
+        connections.spawn(async move {
+            let _permit = permit.await;
+            connection.await;
+        });
+    }
+    let all = async { while connections.join_next().await.is_some() {} };
+    timeout(limit, all).await.is_ok()
 }
+
+/// Those that the system has accepted for us by now, and whose requests may have come: to close the socket would break them off. Closes it.
+fn queued(listener: TcpListener) -> Vec<TcpStream> {
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    let accepted = std::iter::from_fn(|| listener.accept().ok());
+    let stream = |(stream, _): (std::net::TcpStream, SocketAddr)| {
+        stream.set_nonblocking(true).ok()?;
+        let stream = TcpStream::from_std(stream).ok()?;
+        let _ = stream.set_nodelay(true);
+        Some(stream)
+    };
+    accepted.filter_map(stream).collect()
+}
+
+/// One connection, to its end; once the server stops, to the end of the request that it is at, or that has come by then.
+async fn serve<S, B>(
+    protocol: http1::Builder,
+    stream: TcpStream,
+    bounds: Bounds,
+    service: S,
+    mut stopping: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Before it has read anything a connection that is told to end reads nothing any more. So it is made when there is something.
+    let has_come = tokio::select! {
+        biased;
+        come = timeout(bounds.head_time, stream.readable()) => come.is_ok(),
+        () = until_it_stops(&mut stopping) => timeout(GRACE, stream.readable()).await.is_ok(),
+    };
+    if !has_come {
+        return;
+    }
+    let stream = TokioIo::new(Impatient::new(stream, bounds.write_time));
+    let mut connection = pin!(protocol.serve_connection(stream, service));
+    let ended = tokio::select! {
+        // First: what has come is read.
+        biased;
+        ended = connection.as_mut() => ended,
+        () = until_it_stops(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection was broken off");
+    }
+}
+
+async fn until_it_stops(stopping: &mut watch::Receiver<bool>) {
+    // An error: the sender is gone, and so is the server.
+    let _ = stopping.wait_for(|&stops| stops).await;
+}
+
+/// How long the first byte of a client may take that has connected before the server stopped: it is under way.
+pub const GRACE: Duration = Duration::from_secs(1);
 
 async fn ready(accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
     match accepted {

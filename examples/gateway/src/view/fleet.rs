@@ -121,7 +121,7 @@ impl Key {
         // The resource itself, read without a lease.
         let tier = keys.get(&state.key).map_or(0, |key| key.tier);
         let seen = keys.resource_stats(&state.key).unwrap_or_default();
-        let ready = ready_at(&state, now).filter(|_| !state.holds.is_empty());
+        let ready = ready_at(&state, now).filter(|_| state.standing != Standing::Eligible);
         let left = ready.map(|ready| ready.saturating_since(now));
         Key {
             name: state.key,

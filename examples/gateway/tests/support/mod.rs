@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use tokio::time::{sleep, timeout};
 
 /// Longer than anything takes.
-pub const LONG: Duration = Duration::from_secs(10);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// A fleet that is written as a file.
 pub fn fleet(text: &str) -> Vec<Spec> {
