@@ -25,7 +25,7 @@ fn succeed(arguments: &[&str]) -> String {
 }
 
 /// Every row of the table that the scheduler is held to: name, threads, and what it is measured against.
-const BARS: [(&str, u64, &str); 41] = [
+const BARS: [(&str, u64, &str); 45] = [
     ("pair", 1, "Mutex<BinaryHeap>"),
     ("pair", 2, "Mutex<BinaryHeap>"),
     ("pair/best-of-2", 2, "Mutex<BinaryHeap>"),
@@ -61,8 +61,12 @@ const BARS: [(&str, u64, &str); 41] = [
     ("64-threads/p99.9", 64, "MutexScheduler"),
     ("acquire/p99.99", 2, "MutexScheduler"),
     ("pair/observed", 1, "itself, unobserved"),
+    ("pair/observed-arc", 1, "itself, unobserved"),
+    ("pair/observed-string", 1, "itself, unobserved"),
+    ("pair/observed-measured", 1, "itself, unobserved"),
     ("pair/recorded", 1, "itself, unrecorded"),
     ("pair/clustered", 1, "itself, alone"),
+    ("pair/clustered-plain", 1, "itself, alone"),
     ("memory", 1, ""),
     ("memory/blocks", 1, ""),
     ("rank-error/best-of-2", 1, ""),
@@ -84,8 +88,9 @@ fn json_has_every_case() {
     assert_small_machine();
     let text = succeed(&[&QUICK[..], &["--shards", "3", "--format", "json"]].concat());
     let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], 1);
-    assert_eq!(report.as_object().unwrap().len(), 3);
+    assert_eq!((&report["schema"], &report["kind"]), (&1.into(), &"compare".into()));
+    assert_eq!(report.as_object().unwrap().len(), 6);
+    assert!(report["pairs"].is_u64() && report["milliseconds"].is_u64());
     assert_every_bar(&report["bars"]);
     let mut seen = BTreeSet::new();
     for case in report["cases"].as_array().unwrap() {
@@ -123,7 +128,7 @@ fn assert_every_bar(bars: &Value) {
             .any(|of| bar["name"].as_str().unwrap().starts_with(of));
         let missing = if needs_peers && !cfg!(feature = "peers") {
             Some("peers")
-        } else if bar["name"] == "pair/clustered" && !cfg!(feature = "cluster") {
+        } else if bar["name"].as_str().unwrap().starts_with("pair/clustered") && !cfg!(feature = "cluster") {
             Some("cluster")
         } else {
             None

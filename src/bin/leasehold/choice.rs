@@ -67,8 +67,10 @@ impl FromStr for Choice {
         let bad = || format!("expected {SYNTAX}");
         match (name, parameters.as_slice()) {
             ("sticky", []) => Ok(Choice::Sticky { choices: None, period: None }),
-            ("sticky", [d]) => Ok(Choice::Sticky { choices: Some(number(d)?), period: None }),
-            ("sticky", [d, s]) => Ok(Choice::Sticky { choices: Some(number(d)?), period: Some(number(s)?) }),
+            ("sticky", [d]) => Ok(Choice::Sticky { choices: Some(number_or_all(d)?), period: None }),
+            ("sticky", [d, s]) => {
+                Ok(Choice::Sticky { choices: Some(number_or_all(d)?), period: Some(number(s)?) })
+            }
             ("best-of", [d]) => Ok(Choice::BestOf { choices: number(d)? }),
             ("round-robin", []) => Ok(Choice::RoundRobin),
             ("weighted", weights) => {
@@ -81,6 +83,11 @@ impl FromStr for Choice {
             _ => Err(bad()),
         }
     }
+}
+
+/// How many shards are compared, or `all` of them.
+fn number_or_all(text: &str) -> Result<usize, String> {
+    if text == "all" { Ok(usize::MAX) } else { number(text) }
 }
 
 fn number<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
@@ -98,8 +105,15 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Sticky { choices: None, .. } => f.write_str("sticky"),
-            Choice::Sticky { choices: Some(d), period: None } => write!(f, "sticky:{d}"),
-            Choice::Sticky { choices: Some(d), period: Some(s) } => write!(f, "sticky:{d}:{s}"),
+            Choice::Sticky { choices: Some(choices), period } => {
+                f.write_str("sticky:")?;
+                if *choices == usize::MAX {
+                    f.write_str("all")?
+                } else {
+                    write!(f, "{choices}")?
+                }
+                period.map_or(Ok(()), |period| write!(f, ":{period}"))
+            }
             Choice::BestOf { choices } => write!(f, "best-of:{choices}"),
             Choice::RoundRobin => f.write_str("round-robin"),
             Choice::Weighted(weights) => {
@@ -124,6 +138,8 @@ mod tests {
             "sticky",
             "sticky:2",
             "sticky:2:16",
+            "sticky:all",
+            "sticky:all:16",
             "best-of:3",
             "round-robin",
             "weighted",
@@ -143,6 +159,7 @@ mod tests {
         let strategy = |text: &str| text.parse::<Choice>().unwrap().strategy(3);
         assert!(matches!(strategy("sticky"), Some(Strategy::Sticky { choices: 2, .. })));
         assert!(matches!(strategy("sticky:5:7"), Some(Strategy::Sticky { choices: 5, period: 7 })));
+        assert!(matches!(strategy("sticky:all"), Some(Strategy::Sticky { choices: usize::MAX, .. })));
         assert!(matches!(strategy("strict"), Some(Strategy::BestOf { choices: usize::MAX })));
         assert!(matches!(strategy("weighted"), Some(Strategy::Weighted(weights)) if weights == [1, 1, 1]));
         assert!(matches!(strategy("weighted:0:2"), Some(Strategy::Weighted(weights)) if weights == [0, 2]));

@@ -28,11 +28,15 @@ pub enum Command {
     Cluster(crate::cluster::Cluster),
     /// Put schedulers under real load: threads and tasks that borrow, hold, fail and give up.
     Load(load::Load),
+    /// One of the processes of `load --processes`, started by it.
+    #[cfg(all(feature = "cluster", unix))]
+    #[command(hide = true)]
+    LoadProcess,
     /// Try settings on a workload, in virtual time and live, and recommend a builder's.
     Tune(tune::Tune),
     /// Measure what each strategy costs in order and gains in speed, for fleets of several sizes.
     Order(order::Order),
-    /// Make one HTML page of results of `load`, `replay` and `order`.
+    /// Make one HTML page of results of the other commands.
     Report(page::Report),
     /// Put large jobs through a worker pool with a short queue, and tell how much memory that took.
     Pressure(pressure::Pressure),

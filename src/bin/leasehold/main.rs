@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "cluster")]
         Command::Cluster(options) => cluster::cluster(&options).map(|()| ExitCode::SUCCESS),
         Command::Load(options) => load::load(&options),
+        #[cfg(all(feature = "cluster", unix))]
+        Command::LoadProcess => load::processes::member(),
         Command::Tune(options) => tune::tune(&options),
         Command::Order(options) => order::order(&options).map(|()| ExitCode::SUCCESS),
         Command::Report(options) => page::report(&options).map(|()| ExitCode::SUCCESS),

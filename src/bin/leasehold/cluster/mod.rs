@@ -1,11 +1,11 @@
-//! `leasehold cluster`: what a fleet's server knows of members, claims and holds.
+//! `leasehold cluster`: what a fleet's server knows of members, claims and holds; and the end of a hold that nobody else can end.
 
 mod render;
 
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use leasehold::cluster::{Engine, Overview, RedisEngine, Reply, Request};
+use leasehold::cluster::{Change, Engine, HoldNote, Overview, RedisEngine, Reply, Request};
 
 use crate::{
     error::{Error, Result},
@@ -26,6 +26,10 @@ pub struct Cluster {
     #[arg(value_enum, default_value_t = Part::All)]
     pub part: Part,
 
+    /// Ends the holds on this resource first, everywhere, whoever has set them.
+    #[arg(long, value_name = "RESOURCE")]
+    pub clear: Option<String>,
+
     /// Format of the answer.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -44,7 +48,14 @@ pub enum Part {
 }
 
 pub fn cluster(options: &Cluster) -> Result<()> {
-    let overview = ask(options)?;
+    let mut engine = RedisEngine::new(&options.fleet, &options.servers)
+        .map_err(|error| Error::Options(error.to_string()))?
+        .without_news();
+    let mut overview = look(options, &mut engine)?;
+    if let Some(name) = &options.clear {
+        clear(options, &mut engine, &overview, name)?;
+        overview = look(options, &mut engine)?;
+    }
     let text = match options.format {
         Format::Table => render::table(&overview, options.part),
         Format::Json => render::json(&overview, options.part),
@@ -52,18 +63,42 @@ pub fn cluster(options: &Cluster) -> Result<()> {
     Output::Stdout.write(&text)
 }
 
+fn look(options: &Cluster, engine: &mut RedisEngine) -> Result<Overview> {
+    match ask(options, engine, &Request::Overview)? {
+        Reply::Overview(overview) => Ok(overview),
+        _ => Err(no_server("it answers something else")),
+    }
+}
+
+/// Records the end of every hold on a resource.
+fn clear(options: &Cluster, engine: &mut RedisEngine, overview: &Overview, name: &str) -> Result<()> {
+    let on_it = overview.holds.iter().filter(|note| &*note.name == name);
+    let ends: Vec<HoldNote> = on_it
+        .map(|note| HoldNote { change: Change::Cleared, origin: "leasehold cluster".into(), ..note.clone() })
+        .collect();
+    if ends.is_empty() {
+        return Err(Error::Options(format!(
+            "--clear: expected a resource with a hold on record, found {name:?}"
+        )));
+    }
+    match ask(options, engine, &Request::Hold(ends))? {
+        Reply::Holds(..) => Ok(()),
+        _ => Err(no_server("it answers something else")),
+    }
+}
+
 /// Each server in turn.
-fn ask(options: &Cluster) -> Result<Overview> {
-    let engine = RedisEngine::new(&options.fleet, &options.servers);
-    let mut engine = engine.map_err(|error| Error::Options(error.to_string()))?.without_news();
-    let mut last = None;
+fn ask(options: &Cluster, engine: &mut RedisEngine, request: &Request) -> Result<Reply> {
+    let mut last = "no address was given".to_owned();
     for _ in &options.servers {
-        match engine.call(&Request::Overview, Duration::from_secs(options.patience)) {
-            Ok(Reply::Overview(overview)) => return Ok(overview),
-            Ok(_) => last = Some("it answers something else".to_owned()),
-            Err(error) => last = Some(error.to_string()),
+        match engine.call(request, Duration::from_secs(options.patience)) {
+            Ok(reply) => return Ok(reply),
+            Err(error) => last = error.to_string(),
         }
     }
-    let last = last.unwrap_or_else(|| "no address was given".to_owned());
-    Err(Error::Options(format!("--server: expected a Redis 7 or Valkey server that answers: {last}")))
+    Err(no_server(&last))
+}
+
+fn no_server(reason: &str) -> Error {
+    Error::Options(format!("--server: expected a Redis 7 or Valkey server that answers: {reason}"))
 }

@@ -14,12 +14,12 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Serialize)]
 pub struct Report {
     schema: u32,
+    /// What tells this JSON from that of other commands.
+    kind: &'static str,
     cases: Vec<Case>,
     bars: Vec<Held>,
-    /// For the heading of the table.
-    #[serde(skip)]
+    /// Runs of each side, and how long each of them was.
     pairs: usize,
-    #[serde(skip)]
     milliseconds: u64,
 }
 
@@ -172,7 +172,7 @@ impl Held {
 
 impl Report {
     pub fn new(cases: Vec<Case>, bars: Vec<Held>, pairs: usize, milliseconds: u64) -> Self {
-        Report { schema: SCHEMA, cases, bars, pairs, milliseconds }
+        Report { schema: SCHEMA, kind: "compare", cases, bars, pairs, milliseconds }
     }
 
     /// Whether every row with a bar was measured and is within it.
@@ -333,8 +333,10 @@ mod tests {
                 "spread": { "min": 0.25, "max": 0.6 },
             })
         };
-        let expected =
-            serde_json::json!({ "schema": 1, "cases": [case("acquire+release"), case("peek")], "bars": [] });
+        let expected = serde_json::json!({
+            "schema": 1, "kind": "compare", "pairs": 5, "milliseconds": 80,
+            "cases": [case("acquire+release"), case("peek")], "bars": [],
+        });
         assert_eq!(value, expected);
     }
 

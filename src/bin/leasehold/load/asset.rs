@@ -61,7 +61,7 @@ impl Asset {
             index,
             base,
             capacity: scenario.capacity_of(lineage),
-            tier: (lineage % u32::from(scenario.tiers)) as u8,
+            tier: scenario.tier_of(lineage),
             ranking: scenario.ranking,
             _counted: None,
         }
@@ -70,6 +70,12 @@ impl Asset {
     /// The same, counted for as long as it exists.
     pub fn counted(self, census: &Census) -> Self {
         Asset { _counted: Some(census.one()), ..self }
+    }
+
+    /// The same with another capacity: that part of it which a process has of a fleet that many share.
+    #[cfg(any(test, all(feature = "cluster", unix)))]
+    pub fn with_capacity(self, capacity: Capacity) -> Self {
+        Asset { capacity, ..self }
     }
 
     /// The rank with so many leases out.

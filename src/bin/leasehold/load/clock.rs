@@ -93,7 +93,7 @@ impl Stop {
                 }
                 thread::sleep(Duration::from_nanos(left).min(SLICE));
             },
-            Driver::Tasks => {
+            Driver::Tasks | Driver::Pool => {
                 let mut stopped = self.tasks.subscribe();
                 tokio::select! {
                     biased;

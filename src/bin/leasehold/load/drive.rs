@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    ops::Range,
     pin::pin,
     sync::{
         Arc,
@@ -18,13 +19,16 @@ use tokio::{runtime::Runtime, task::JoinSet};
 use super::{
     asset::Census,
     chores,
+    claim::Claims,
     clock::{Clock, Stop},
+    draws::Draws,
     monitor::{Monitor, Progress},
-    pace::Schedule,
+    pace::{Moments, Pace, Schedule},
+    pooled::Jobs,
     recorder::{Record, Recorder},
     referee::Referee,
-    result::{Heat, Point},
-    scenario::{Driver, Scenario},
+    result::{Check, Heat, Point},
+    scenario::{Driver, Loop, Scenario},
     soak::{Garbage, Watch},
     subject::Subject,
     worker::{Round, Worker, work},
@@ -33,6 +37,8 @@ use super::{
 /// What all rounds share.
 pub struct Setting {
     pub scenario: Arc<Scenario>,
+    /// Of the scenario's workers, those that this process has: all of them, unless there are others.
+    pub crew: Range<u32>,
     pub schedule: Option<Arc<Schedule>>,
     pub clock: Arc<Clock>,
     pub runtime: Runtime,
@@ -46,6 +52,8 @@ pub struct State {
     pub name: String,
     pub subject: Arc<Subject>,
     pub referee: Arc<Referee>,
+    /// Where many processes share the fleet; then the subject has only a part of it.
+    pub claims: Option<Arc<dyn Claims>>,
     pub census: Census,
     pub sum: Record,
     pub begun: u64,
@@ -59,6 +67,8 @@ pub struct State {
     pub watch: Watch,
     pub garbage: Option<Garbage>,
     pub length: Duration,
+    /// What was looked at between rounds.
+    pub checks: Vec<Check>,
 }
 
 impl State {
@@ -67,12 +77,13 @@ impl State {
             name: name.to_owned(),
             subject: Arc::new(subject),
             referee: Arc::new(referee),
+            claims: None,
             census,
             sum: Record::new(),
             begun: 0,
             unsent: 0,
             too_late: 0,
-            served: vec![0; setting.scenario.workers as usize],
+            served: vec![0; setting.crew.len()],
             throughput: Vec::new(),
             series: Vec::new(),
             heat: Heat::default(),
@@ -80,21 +91,23 @@ impl State {
             watch: Watch::default(),
             garbage: None,
             length: Duration::ZERO,
+            checks: Vec::new(),
         }
     }
 }
 
 /// Of one acquisition out of so many the order is looked at: seldom enough that the look costs little beside the fleet.
-fn sample(scenario: &Scenario) -> u32 {
-    // Whom the scheduler has ejected nobody outside knows, and of whom is drained nobody has told the referee: there is no order to
-    // compare with.
-    if scenario.ejection || scenario.drains > 0.0 { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
+fn sample(scenario: &Scenario, state: &State) -> u32 {
+    // Whom the scheduler has ejected nobody outside knows, of whom is drained nobody has told the referee, and which part of a fleet that
+    // many share it has just now is not known either: there is no order to compare with.
+    let is_unknown = scenario.ejection || scenario.drains > 0.0 || state.claims.is_some();
+    if is_unknown { 0 } else { (scenario.resources / 16).clamp(32, 100_000) }
 }
 
 /// Plays a round. `before_all` is what all rounds of all subjects have taken before.
 pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Duration) {
     let Setting { scenario, clock, .. } = setting;
-    let workers = scenario.workers;
+    let workers = setting.crew.len() as u32;
     // Time to start them all, so that they begin together.
     let each = if scenario.driver == Driver::Threads { 60 } else { 3 };
     let lead = Duration::from_millis(20) + Duration::from_micros(each) * workers;
@@ -102,15 +115,19 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         scenario: Arc::clone(scenario),
         subject: Arc::clone(&state.subject),
         referee: Arc::clone(&state.referee),
+        claims: state.claims.clone(),
+        first: setting.crew.start,
         schedule: setting.schedule.clone(),
+        moments: moments(setting, number),
         clock: Arc::clone(clock),
         recorder: Recorder::new(workers),
         stop: Stop::new(),
+        jobs: jobs(scenario, state, workers),
         number,
         begins: clock.now() + lead.as_nanos() as u64,
         workers: (0..workers).map(|_| CachePadded::new(Worker::default())).collect(),
         retired: AtomicU64::new(state.chores.updates + state.chores.removals),
-        sample: sample(scenario),
+        sample: sample(scenario, state),
     });
     let State { name, census, watch, garbage, .. } = state;
     let monitor = Monitor {
@@ -127,13 +144,20 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         if scenario.soak {
             scope.spawn(|| watch.read(&round));
         }
+        if !scenario.close_at.0.is_zero() && number + 1 == scenario.rounds {
+            scope.spawn(|| close(&round));
+        }
         let seen = match scenario.driver {
             Driver::Threads => threads(&round, monitor),
-            Driver::Tasks => tasks(&setting.runtime, &round, monitor),
+            Driver::Tasks | Driver::Pool => tasks(&setting.runtime, &round, monitor),
         };
         (seen, chores.join().expect("chores do not panic"))
     });
+    if let Some(Err(error)) = round.jobs.as_ref().map(Jobs::end) {
+        round.referee.breach(error);
+    }
     let length = since(clock.now(), round.begins).min(scenario.duration.0);
+    state.unsent += round.left_unsent(length);
     let sum = round.recorder.sum();
     state.throughput.push(rate(sum.counts.completed, length));
     state.sum.merge(&sum);
@@ -149,6 +173,48 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
     state.length += length;
 }
 
+/// The requests of all our workers, if these have moments.
+fn moments(setting: &Setting, number: u32) -> Option<Moments> {
+    let Setting { scenario, crew, schedule, .. } = setting;
+    (scenario.pace == Loop::Open).then(|| {
+        let draws = Draws::new(scenario.seed, number, crew.start);
+        Moments::new(Pace::new(Arc::clone(scenario), schedule.clone(), crew.clone(), draws))
+    })
+}
+
+/// Who asks this subject.
+pub fn driver(scenario: &Scenario, state: &State) -> Driver {
+    let has_leases_for_jobs = state.claims.is_none() && matches!(&*state.subject, Subject::Leasehold(_));
+    match scenario.driver {
+        Driver::Pool if !has_leases_for_jobs => Driver::Tasks,
+        driver => driver,
+    }
+}
+
+/// The pool whose jobs the requests are, if the scenario wants that and the subject has leases for it. What has none is asked by tasks.
+fn jobs(scenario: &Scenario, state: &State, callers: u32) -> Option<Jobs> {
+    if driver(scenario, state) != Driver::Pool {
+        return None;
+    }
+    let Subject::Leasehold(scheduler) = &*state.subject else { return None };
+    let jobs = Jobs::new(callers as usize, Arc::clone(scheduler));
+    jobs.map_err(|error| state.referee.breach(format!("the pool could not be started: {error}"))).ok()
+}
+
+/// Closes the scheduler when the scenario says so; not at all if somebody ends the round before. What has none cannot be closed.
+fn close(round: &Round) {
+    let Some(scheduler) = round.subject.scheduler() else { return };
+    let moment = round.begins + round.scenario.close_at.0.as_nanos() as u64;
+    while round.clock.now() < moment {
+        if round.stop.is_set() {
+            return;
+        }
+        let left = Duration::from_nanos(moment.saturating_sub(round.clock.now()));
+        thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    scheduler.close();
+}
+
 /// How long a round has gone on. Ctrl-C may end it before it has begun.
 fn since(now: u64, begins: u64) -> Duration {
     Duration::from_nanos(now.saturating_sub(begins))
@@ -162,7 +228,7 @@ pub fn rate(count: u64, length: Duration) -> f64 {
 fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
     /// A request needs little; ten thousand of the usual stacks are a lot of address space.
     const STACK: usize = 256 << 10;
-    let workers: Vec<_> = (0..round.scenario.workers)
+    let workers: Vec<_> = (0..round.workers.len() as u32)
         .map_while(|worker| {
             let shared = Arc::clone(round);
             let builder = thread::Builder::new().stack_size(STACK).name(format!("worker {worker}"));
@@ -185,7 +251,7 @@ fn threads(round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
 
 fn tasks(runtime: &Runtime, round: &Arc<Round>, monitor: Monitor<'_>) -> super::monitor::Seen {
     let mut workers = JoinSet::new();
-    for worker in 0..round.scenario.workers {
+    for worker in 0..round.workers.len() as u32 {
         workers.spawn_on(work(Arc::clone(round), worker), runtime.handle());
     }
     let seen = monitor.watch(round);
@@ -201,7 +267,7 @@ fn tasks(runtime: &Runtime, round: &Arc<Round>, monitor: Monitor<'_>) -> super::
 }
 
 /// Runs what never waits for a waker: in a thread everything that takes time blocks.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("workers that are threads block"),

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     asset::Census,
+    outcome::Counts,
     referee::Referee,
     result::{Heat, Point},
     soak::{self, Garbage, Watch},
@@ -21,6 +22,8 @@ use crate::compare::live_bytes;
 const POINTS: u32 = 150;
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
+/// What a look at the garbage may take; one that takes longer was interrupted by the machine.
+const ONE_MOMENT: Duration = Duration::from_millis(50);
 /// Rows and columns of the heat map at the most.
 const ROWS: u32 = 48;
 const COLUMNS: usize = 100;
@@ -41,6 +44,19 @@ impl Progress {
         let style = ProgressStyle::with_template("{wide_bar} {msg} eta {eta}");
         bar.set_style(style.expect("the template above is well formed"));
         Progress(bar)
+    }
+
+    /// Shown by somebody else.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn hidden() -> Self {
+        Progress(ProgressBar::hidden())
+    }
+
+    /// So much of all rounds is over.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn at(&self, at: Duration, what: &'static str) {
+        self.0.set_position(at.as_millis() as u64);
+        self.0.set_message(what);
     }
 
     fn tell(&self, name: &str, before: Duration, at: Duration, point: &Point) {
@@ -80,7 +96,7 @@ impl Monitor<'_> {
         let clock = &round.clock;
         let mut rows = Rows::new(&round.referee);
         let mut series = Vec::new();
-        let mut before = round.recorder.look();
+        let mut meter = Meter::new(round.recorder.look().counts, round.begins.max(clock.now()));
         let mut moment = round.begins;
         let mut seconds = 0.0;
         let ends = round.begins + length.as_nanos() as u64;
@@ -100,16 +116,15 @@ impl Monitor<'_> {
             }
             rows.end_column();
             let now = round.recorder.look();
-            let since = (clock.now().saturating_sub(last)) as f64 / 1e9;
-            let rate = |now: u64, before: u64| (now - before) as f64 / since.max(1e-9);
-            let at = Duration::from_nanos(moment - round.begins);
+            let [completed, refused, failed] = meter.read(&now.counts, clock.now());
+            let at = Duration::from_nanos(meter.at.saturating_sub(round.begins)).min(length);
             let quantile = |share| now.fresh.value_at_quantile(share).min(now.fresh.max());
             let point = Point {
                 round: round.number,
                 at: (self.before + at).as_secs_f64(),
-                completed: rate(now.counts.completed, before.counts.completed),
-                refused: rate(now.counts.by_scheduler(), before.counts.by_scheduler()),
-                failed: rate(now.counts.by_backend(), before.counts.by_backend()),
+                completed,
+                refused,
+                failed,
                 waiting: now.waiting,
                 in_flight: now.in_flight,
                 p50: quantile(0.5),
@@ -117,13 +132,13 @@ impl Monitor<'_> {
             };
             series.push(point);
             self.progress.tell(self.name, self.before_all, at, &point);
-            if let Some((_, garbage)) = &mut self.soak
-                && at.as_secs_f64() - seconds >= 1.0
-            {
-                seconds += 1.0;
-                garbage.heap(live_bytes().max(0) as u64);
+            if let Some((_, garbage)) = &mut self.soak {
+                // A look that comes late stands for each second that it has missed.
+                while at.as_secs_f64() - seconds >= 1.0 {
+                    seconds += 1.0;
+                    garbage.heap(live_bytes().max(0) as u64);
+                }
             }
-            before = now;
         }
         let heat = rows.finish(tick.as_secs_f64());
         Seen { series, heat }
@@ -133,11 +148,42 @@ impl Monitor<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    /// What waits is compared with what was retired since a reader came: the numbers are of one moment, or they are left out, as are those of a
+    /// look across which the reader comes or goes.
     fn look_at_garbage(&mut self, round: &Round) {
         let Some((watch, garbage)) = &mut self.soak else { return };
         let Some(fleet) = round.subject.fleet() else { return };
+        let (begins, since) = (round.clock.now(), watch.stays_since());
         let waits = soak::waiting(self.census, (fleet.len)());
-        garbage.look(waits, round.retired.load(Ordering::Relaxed), watch.stays_since());
+        let retired = round.retired.load(Ordering::Relaxed);
+        let took = Duration::from_nanos(round.clock.now().saturating_sub(begins));
+        if watch.stays_since() == since && took < ONE_MOMENT {
+            garbage.look(waits, retired, since);
+        }
+    }
+}
+
+/// Rates between looks, by the moments at which these really were: on a busy machine they come late, and what was counted until then has
+/// happened until then.
+struct Meter {
+    counts: Counts,
+    at: u64,
+}
+
+impl Meter {
+    fn new(counts: Counts, at: u64) -> Self {
+        Meter { counts, at }
+    }
+
+    /// Requests a second since the last look: completed, refused by the scheduler, failed by the backend.
+    fn read(&mut self, counts: &Counts, at: u64) -> [f64; 3] {
+        let seconds = (at.saturating_sub(self.at)) as f64 / 1e9;
+        let rate = |pick: fn(&Counts) -> u64| (pick(counts) - pick(&self.counts)) as f64 / seconds.max(1e-9);
+        let picks: [fn(&Counts) -> u64; 3] =
+            [|counts| counts.completed, Counts::by_scheduler, Counts::by_backend];
+        let rates = picks.map(rate);
+        *self = Meter { counts: counts.clone(), at };
+        rates
     }
 }
 
@@ -192,6 +238,23 @@ impl Rows {
             resources_of_a_row: self.resources_of_a_row,
             seconds_of_a_column: seconds_of_a_column * together as f64,
             rows: self.rows.iter().map(|row| row.chunks(together).map(average).collect()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand a second all the time, and a look that comes 100 ms late: before and after it the rate is what it is.
+    #[test]
+    fn a_late_look_changes_no_rate() {
+        let until = |millis: u64| Counts { completed: millis, ..Counts::default() };
+        let mut meter = Meter::new(until(0), 0);
+        for millis in [50, 200, 210, 250] {
+            let [completed, refused, failed] = meter.read(&until(millis), millis * 1_000_000);
+            assert!((completed - 1_000.0).abs() < 1e-6, "{completed} at {millis} ms");
+            assert_eq!((refused, failed), (0.0, 0.0));
         }
     }
 }

@@ -19,6 +19,23 @@ pub enum Ending {
     CutShort,
     /// The end of the run came first, while it waited.
     CutWaiting,
+    /// Many processes: the claim behind the lease ended first, because the server was not heard of for too long.
+    ClaimLost,
+}
+
+impl Ending {
+    /// Whether it says only that the request took at least so long: somebody's time was over, and not the request.
+    pub fn is_censored(self) -> bool {
+        matches!(
+            self,
+            Ending::Scheduler(Refusal::TimedOut)
+                | Ending::CancelledWaiting
+                | Ending::CancelledServed
+                | Ending::CutWaiting
+                | Ending::CutShort
+                | Ending::ClaimLost
+        )
+    }
 }
 
 /// The scheduler's answers that are no lease.
@@ -54,6 +71,9 @@ pub struct Counts {
     pub cut_short: u64,
     #[serde(default)]
     pub cut_waiting: u64,
+    /// Of runs with one process always 0; older results have none.
+    #[serde(default)]
+    pub claim_lost: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +117,7 @@ impl Counts {
             Ending::CancelledServed => &mut self.caller.cancelled_served,
             Ending::CutShort => &mut self.cut_short,
             Ending::CutWaiting => &mut self.cut_waiting,
+            Ending::ClaimLost => &mut self.claim_lost,
         } += 1;
     }
 
@@ -108,6 +129,11 @@ impl Counts {
 
     pub fn total(&self) -> u64 {
         self.clone().all_mut().into_iter().map(|count| *count).sum()
+    }
+
+    /// Leases that were given and have ended, however.
+    pub fn leases(&self) -> u64 {
+        self.completed + self.by_backend() + self.caller.cancelled_served + self.cut_short + self.claim_lost
     }
 
     pub fn by_scheduler(&self) -> u64 {
@@ -124,8 +150,9 @@ impl Counts {
         self.caller.cancelled_waiting + self.caller.cancelled_served
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 15] {
-        let Counts { completed, peeked, scheduler, backend, caller, cut_short, cut_waiting } = self;
+    fn all_mut(&mut self) -> [&mut u64; 16] {
+        let Counts { completed, peeked, scheduler, backend, caller, cut_short, cut_waiting, claim_lost } =
+            self;
         let SchedulerCounts { none_eligible, timed_out, shed, queue_full, closed, not_eligible } = scheduler;
         let BackendCounts { failed, rate_limited, timed_out: backend_timed_out } = backend;
         let CallerCounts { cancelled_waiting, cancelled_served } = caller;
@@ -145,6 +172,7 @@ impl Counts {
             cancelled_served,
             cut_short,
             cut_waiting,
+            claim_lost,
         ]
     }
 }
@@ -153,7 +181,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ALL: [Ending; 15] = [
+    const ALL: [Ending; 16] = [
         Ending::Completed,
         Ending::Peeked,
         Ending::Scheduler(Refusal::NoneEligible),
@@ -169,6 +197,7 @@ mod tests {
         Ending::CancelledServed,
         Ending::CutShort,
         Ending::CutWaiting,
+        Ending::ClaimLost,
     ];
 
     #[test]

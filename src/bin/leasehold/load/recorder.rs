@@ -30,18 +30,25 @@ pub struct Record {
     pub counts: Counts,
     pub waiting: Histogram<u64>,
     pub latency: Histogram<u64>,
+    /// The two parts of it: of requests that were completed, and of those that the backend failed. A failure may be quicker than any answer.
+    pub completed: Histogram<u64>,
+    pub failed: Histogram<u64>,
+    /// Of requests that were not answered, how long they had gone on when that was certain: without this end they would have taken longer.
+    pub unanswered: Histogram<u64>,
     pub uncorrected: Histogram<u64>,
     pub held: Histogram<u64>,
     pub delayed: Histogram<u64>,
     /// How late the tool itself was with requests whose worker slept until their moment.
     pub late: Histogram<u64>,
+    /// How late requests of an open loop were sent because all workers were busy at their moment.
+    pub sent_late: Histogram<u64>,
     pub rank_errors: Histogram<u64>,
     /// Of `waiting`, what is new since it was last taken: for the live display and the series.
     fresh: Histogram<u64>,
 }
 
 /// A histogram of times up to an hour, within 1 %: 2 significant digits.
-fn times() -> Histogram<u64> {
+pub fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 2).expect("bounds in range")
 }
 
@@ -51,10 +58,14 @@ impl Record {
             counts: Counts::default(),
             waiting: times(),
             latency: times(),
+            completed: times(),
+            failed: times(),
+            unanswered: times(),
             uncorrected: times(),
             held: times(),
             delayed: times(),
             late: times(),
+            sent_late: times(),
             rank_errors: Histogram::new_with_bounds(1, 1 << 20, 3).expect("bounds in range"),
             fresh: times(),
         }
@@ -68,9 +79,18 @@ impl Record {
         }
         seen.held.into_iter().for_each(|held| self.held.saturating_record(held));
         seen.delayed.into_iter().for_each(|delayed| self.delayed.saturating_record(delayed));
-        if matches!(seen.ending, Ending::Completed | Ending::Backend(_)) {
+        let part = match seen.ending {
+            Ending::Completed => Some(&mut self.completed),
+            Ending::Backend(_) => Some(&mut self.failed),
+            _ => None,
+        };
+        if let Some(part) = part {
+            part.saturating_record(seen.took);
             self.latency.saturating_record(seen.took);
             self.uncorrected.saturating_record(seen.took_since_sent);
+        }
+        if seen.ending.is_censored() {
+            self.unanswered.saturating_record(seen.took);
         }
     }
 
@@ -79,10 +99,14 @@ impl Record {
         for (sum, part) in [
             (&mut self.waiting, &other.waiting),
             (&mut self.latency, &other.latency),
+            (&mut self.completed, &other.completed),
+            (&mut self.failed, &other.failed),
+            (&mut self.unanswered, &other.unanswered),
             (&mut self.uncorrected, &other.uncorrected),
             (&mut self.held, &other.held),
             (&mut self.delayed, &other.delayed),
             (&mut self.late, &other.late),
+            (&mut self.sent_late, &other.sent_late),
             (&mut self.rank_errors, &other.rank_errors),
         ] {
             sum.add(part).expect("made alike");
@@ -137,6 +161,15 @@ impl Recorder {
         lock(&self.stripe(worker).record).late.saturating_record(nanos);
     }
 
+    pub fn sent_late(&self, worker: u32, nanos: u64) {
+        lock(&self.stripe(worker).record).sent_late.saturating_record(nanos);
+    }
+
+    /// A request of an open loop that was never sent, so long after its moment.
+    pub fn unsent(&self, worker: u32, nanos: u64) {
+        lock(&self.stripe(worker).record).unanswered.saturating_record(nanos);
+    }
+
     pub fn rank_error(&self, worker: u32, error: u64) {
         lock(&self.stripe(worker).record).rank_errors.saturating_record(error);
     }
@@ -149,6 +182,15 @@ impl Recorder {
     /// Until the guard is dropped, one more lease is out.
     pub fn holds(&self, worker: u32) -> OneMore<'_> {
         OneMore::new(&self.stripe(worker).in_flight)
+    }
+
+    /// One more lease is out, until [`holds_what_was_lent`](Self::holds_what_was_lent) has been asked for its guard, maybe on another thread.
+    pub fn lent(&self, worker: u32) {
+        self.stripe(worker).in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn holds_what_was_lent(&self, worker: u32) -> OneMore<'_> {
+        OneMore(&self.stripe(worker).in_flight)
     }
 
     pub fn look(&self) -> Now {
@@ -196,7 +238,10 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::outcome::{Refusal, Trouble},
+        *,
+    };
 
     #[test]
     fn stripes_add_up() {
@@ -219,5 +264,36 @@ mod tests {
         let sum = recorder.sum();
         assert_eq!((sum.latency.len(), sum.uncorrected.len(), sum.waiting.len()), (30, 30, 30));
         assert!(sum.latency.max() > sum.uncorrected.max());
+        assert_eq!(sum.unanswered.len(), 0);
+    }
+
+    /// An overload must not look better because those who fare worst never get an answer: whoever was cut, gave up, timed out or was never
+    /// sent is in one of the two distributions, and whoever was told at once is in none.
+    #[test]
+    fn those_without_an_answer_are_kept_apart() {
+        let recorder = Recorder::new(1);
+        let endings = [
+            Ending::Completed,
+            Ending::Backend(Trouble::Failed),
+            Ending::Scheduler(Refusal::TimedOut),
+            Ending::Scheduler(Refusal::Shed),
+            Ending::CutWaiting,
+            Ending::CutShort,
+            Ending::CancelledWaiting,
+            Ending::Peeked,
+        ];
+        for (ending, took) in endings.into_iter().zip(1..) {
+            let took = took * 1_000_000;
+            let seen = Seen { ending, waited: None, took, took_since_sent: 0, held: None, delayed: None };
+            recorder.record(0, &seen);
+        }
+        recorder.unsent(0, 99_000_000);
+        let sum = recorder.sum();
+        let about = |histogram: &Histogram<u64>| -> Vec<u64> {
+            histogram.iter_recorded().map(|step| step.value_iterated_to() / 1_000_000).collect()
+        };
+        assert_eq!((about(&sum.latency), about(&sum.unanswered)), (vec![1, 2], vec![3, 5, 6, 7, 99]));
+        // One that failed at once must not look like one that was served quickly.
+        assert_eq!((about(&sum.completed), about(&sum.failed)), (vec![1], vec![2]));
     }
 }

@@ -33,6 +33,8 @@ struct Slot {
     /// When its cooling ends at the earliest, and when that was certain. The second is written first.
     cool_until: AtomicU64,
     cool_known: AtomicU64,
+    /// When a rest ends that begins with a return that may not be over yet: for the order alone, as nothing is certain of it.
+    rests_until: AtomicU64,
     /// When its removal had returned; 0 while it is there.
     gone: AtomicU64,
     excluded: AtomicBool,
@@ -47,6 +49,7 @@ impl Slot {
             held: AtomicU64::new(0),
             cool_until: AtomicU64::new(0),
             cool_known: AtomicU64::new(0),
+            rests_until: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             excluded: AtomicBool::new(false),
         }
@@ -65,6 +68,7 @@ pub struct Referee {
     /// The incarnation of each lineage.
     current: Box<[AtomicU32]>,
     generations: Mutex<HashMap<u32, u32>>,
+    tokens: AtomicU64,
     broken: AtomicU64,
     told: Mutex<Vec<String>>,
 }
@@ -88,6 +92,7 @@ impl Referee {
             slots,
             current: (0..members).map(AtomicU32::new).collect(),
             generations: Mutex::new(HashMap::new()),
+            tokens: AtomicU64::new(0),
             broken: AtomicU64::new(0),
             told: Mutex::new(Vec::new()),
         }
@@ -130,6 +135,12 @@ impl Referee {
         }
     }
 
+    /// The lease is about to be returned, and the resource rests then, until that moment. Whoever returns it may learn late that it is back
+    /// ([`cools`](Self::cools)), but nobody can have it meanwhile.
+    pub fn will_rest(&self, index: u32, until: u64) {
+        self.slots[index as usize].rests_until.fetch_max(until, Ordering::Relaxed);
+    }
+
     /// A return that began at `began` and is over by `now` lets the resource cool for `rest` nanoseconds.
     pub fn cools(&self, index: u32, began: u64, rest: u64, now: u64) {
         let slot = &self.slots[index as usize];
@@ -140,6 +151,7 @@ impl Referee {
 
     /// A token was made of a lease that is out.
     pub fn token(&self, token: Token) {
+        self.tokens.fetch_add(1, Ordering::Relaxed);
         let mut generations = lock(&self.generations);
         let before = generations.insert(token.slot(), token.generation());
         drop(generations);
@@ -147,6 +159,11 @@ impl Referee {
             let (slot, generation) = (token.slot(), token.generation());
             self.breach(format!("token slot {slot}: generation {generation} after {before}"));
         }
+    }
+
+    /// Tokens that were seen.
+    pub fn tokens(&self) -> u64 {
+        self.tokens.load(Ordering::Relaxed)
     }
 
     /// Somebody has seen a rule broken.
@@ -171,6 +188,7 @@ impl Referee {
             self.limit(index).is_none_or(|limit| in_flight < limit)
                 && !slot.excluded.load(Ordering::Relaxed)
                 && slot.cool_until.load(Ordering::Relaxed) <= now
+                && slot.rests_until.load(Ordering::Relaxed) <= now
                 && self.asset(index).rank(in_flight) < grant.rank
         });
         better.count() as u64
@@ -332,7 +350,13 @@ mod tests {
         referee.excluded(1, true);
         assert_eq!(referee.rank_error(worse, 2), 0);
         referee.excluded(1, false);
-        referee.granted(1, 1, 2);
+        let better = referee.granted(1, 1, 2);
         assert_eq!(referee.rank_error(worse, 2), 0);
+        // It comes back to rest, which whoever returns it tells when it is back.
+        referee.will_rest(1, 10);
+        referee.returns(better, 2);
+        assert_eq!((referee.rank_error(worse, 9), referee.rank_error(worse, 10)), (0, 1));
+        referee.granted(1, 8, 9);
+        assert_eq!(referee.verdict().0, 0, "it is no offence yet: {}", texts(&referee));
     }
 }

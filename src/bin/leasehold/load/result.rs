@@ -3,7 +3,12 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::{chores::Done, outcome::Counts, scenario::Scenario, soak::Soak};
+use super::{
+    chores::Done,
+    outcome::Counts,
+    scenario::{Driver, Scenario},
+    soak::Soak,
+};
 
 /// Version of the JSON form. Fields may be added under the same number; none changes or goes.
 pub const SCHEMA: u32 = 1;
@@ -46,7 +51,11 @@ pub struct Run {
     pub throughput_of_rounds: Vec<f64>,
     pub waiting_ns: Times,
     pub latency_ns: Times,
-    /// Open loop only: the same, measured from when a request was really sent.
+    /// Of requests that are not in it because somebody's time was over (they were never sent, cut by the end, timed out, given up): how long
+    /// they had gone on by then. They would have taken at least that long.
+    #[serde(default)]
+    pub unanswered_ns: Times,
+    /// Open loop only: the same as the latency, measured from when a request was really sent.
     pub uncorrected_ns: Option<Times>,
     /// How long leases were held; and, of that, before the backend answered, where the scenario has such a delay.
     #[serde(default)]
@@ -56,9 +65,24 @@ pub struct Run {
     /// How late the tool itself was with requests whose worker slept until their moment: its clock's ticks.
     #[serde(default)]
     pub late_ns: Times,
-    /// Of the scheduler's `timed_out`: those whose time was over before their worker could send them.
+    /// Open loop only: how late requests were sent because all workers were busy at their moment. More workers would have sent them in time.
+    #[serde(default)]
+    pub sent_late_ns: Option<Times>,
+    /// The two parts of `latency_ns`: of requests that were completed, and of those that the backend failed. Older results have none.
+    #[serde(default)]
+    pub completed_ns: Option<Times>,
+    #[serde(default)]
+    pub failed_ns: Option<Times>,
+    /// Who asked: what the scenario says, unless the subject has nothing of the kind. Figures of different drivers cannot be compared. Older
+    /// results do not tell.
+    #[serde(default)]
+    pub driver: Option<Driver>,
+    /// Of the scheduler's `timed_out`: those whose time was over before a worker could send them.
     #[serde(default)]
     pub too_late: u64,
+    /// Leases that were passed on as tokens and returned twice.
+    #[serde(default)]
+    pub tokens: u64,
     pub rank_error: Option<RankError>,
     pub fairness: Fairness,
     pub chores: Done,
@@ -66,6 +90,9 @@ pub struct Run {
     /// Of the last round.
     pub heat: Heat,
     pub soak: Option<Soak>,
+    /// What each of many processes did, and what they did to each other.
+    #[serde(default)]
+    pub processes: Option<Processes>,
     pub checks: Vec<Check>,
     /// How often a rule was seen broken, and the first few in words.
     pub broken: u64,
@@ -135,6 +162,50 @@ pub struct Heat {
     pub rows: Vec<Vec<f32>>,
 }
 
+/// A run of many processes that share the fleet through a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Processes {
+    /// The program that was started for the run, or the address of one that was there.
+    pub server: String,
+    /// After so long without a word a member's claims end.
+    pub ttl_ns: u64,
+    /// Units of the whole fleet, of which each belongs to one process at a time.
+    pub units: u64,
+    /// Uses of units whose times were compared.
+    pub uses: u64,
+    /// How often a unit was used by another process than before.
+    pub handed_over: u64,
+    pub rows: Vec<Process>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Process {
+    pub name: String,
+    pub workers: u32,
+    pub requests: u64,
+    pub unsent: u64,
+    pub counts: Counts,
+    /// Completed requests a second.
+    pub throughput: f64,
+    pub waiting_ns: Times,
+    pub latency_ns: Times,
+    pub held: Held,
+    /// Units that it claimed, gave back, and lost because the server was not heard of; and requests to the server whose fate is unknown.
+    pub claimed: u64,
+    pub returned: u64,
+    pub lost: u64,
+    pub server_failures: u64,
+}
+
+/// Units that a process had, of looks during its rounds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Held {
+    pub least: u32,
+    pub mean: f64,
+    pub most: u32,
+}
+
 /// Something that must be so at the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
@@ -152,6 +223,14 @@ impl Check {
 
     pub fn that(name: &str, holds: bool, found: String) -> Self {
         Check { name: name.into(), holds, found }
+    }
+
+    /// Something was measured: somebody asked, and somebody was answered by what is behind the leases. Only a run that was interrupted may
+    /// have had no time for that.
+    pub fn played(interrupted: bool, requests: u64, counts: &Counts) -> Self {
+        let answered = counts.completed + counts.peeked + counts.by_backend();
+        let found = format!("{requests} requests, {answered} of them answered");
+        Check::that("played", interrupted || (requests > 0 && answered > 0), found)
     }
 }
 
@@ -184,7 +263,7 @@ impl Times {
 }
 
 /// Shares that are evenly spaced on an axis of nines, as far as there are values to tell them apart.
-fn shares(count: u64) -> impl Iterator<Item = f64> {
+pub fn shares(count: u64) -> impl Iterator<Item = f64> {
     const A_DECADE: u32 = 8;
     let decades = if count == 0 { 0.0 } else { (count as f64).log10() };
     let steps = (decades * f64::from(A_DECADE)).floor() as u32;
@@ -223,6 +302,30 @@ mod tests {
         let times = Times::new(&histogram);
         assert!(times.curve.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
         assert!((495..=510).contains(&times.p50), "{}", times.p50);
+    }
+
+    #[test]
+    fn checks_can_fail() {
+        let check = |left, right| Check::equal("a", ("b", left), ("c", right));
+        assert!(check(2, 2).holds && !check(1, 2).holds && !check(2, 1).holds);
+        assert_eq!(check(1, 2).found, "b 1, c 2");
+        // Where nothing was measured every count balances, and nothing is right.
+        let counts = |completed, failed| {
+            let mut counts = Counts { completed, ..Counts::default() };
+            counts.backend.failed = failed;
+            counts
+        };
+        for (interrupted, requests, counts, holds) in [
+            (false, 0, counts(0, 0), false),
+            (false, 5, counts(0, 0), false),
+            (true, 0, counts(0, 0), true),
+            (false, 5, counts(1, 0), true),
+            (false, 5, counts(0, 5), true),
+        ] {
+            assert_eq!(Check::played(interrupted, requests, &counts).holds, holds, "{requests} {counts:?}");
+        }
+        let run = Run { checks: vec![check(2, 2), check(1, 2)], ..Run::default() };
+        assert_eq!(run.faults().collect::<Vec<_>>(), ["a: b 1, c 2"]);
     }
 
     #[test]

@@ -4,13 +4,14 @@
 use std::{sync::Arc, time::Duration};
 
 use leasehold::{
-    AcquireError, AcquireKeyError, Ejection, Lease, Outcome, Scheduler, TokioTimer, WaitError,
+    AcquireError, AcquireKeyError, Backoff, Builder, Cooldown, Ejection, Lease, Outcome, Scheduler, Strategy,
+    TokioTimer, WaitError,
     baseline::{Lend, Lent, MutexLease, MutexScheduler, RoundRobinLease, RoundRobinScheduler},
 };
 use tokio::runtime::Handle;
 
 #[cfg(feature = "peers")]
-use super::peers::{Bb8, Bb8Held, Deadpool, DeadpoolHeld};
+use super::peers::{Bb8, Bb8Held, Connection, Deadpool, DeadpoolHeld};
 use super::{
     asset::Asset,
     clock::Clock,
@@ -34,7 +35,7 @@ pub enum Wish {
 }
 
 /// What the filter of [`Wish::Matching`] accepts.
-fn accepts(asset: &Asset) -> bool {
+pub fn accepts(asset: &Asset) -> bool {
     asset.index.is_multiple_of(2)
 }
 
@@ -59,8 +60,15 @@ pub enum Held<'s> {
     Bb8(Bb8Held<'s>),
 }
 
-/// How long a resource is ejected at first.
-const EJECTED: Duration = Duration::from_millis(500);
+/// How long a resource is ejected at first, how long at the longest, and how much of the fleet at once, in per cent. The library's default begins at
+/// 30 s, longer than most rounds.
+pub const EJECTED: Duration = Duration::from_millis(500);
+pub const LONGEST_EJECTED: Duration = Duration::from_secs(4);
+pub const MOST_EJECTED: u32 = 30;
+
+/// Lends what is out already: whether that is seen.
+#[cfg(test)]
+pub const DOUBLE_LENDING: &str = "double-lending";
 
 /// Why a subject has no part in a scenario.
 pub type Unfit = String;
@@ -79,18 +87,15 @@ impl Subject {
         if Subject::PEERS.contains(&name) {
             return Ok(Subject::peer(name, scenario, fleet, runtime));
         }
-        let wrong = |expected: &str| Error::Options(format!("subject {name:?}: {expected}"));
-        let (strategy, own_shards) = match name.split_once('@') {
-            None => (name, None),
-            Some((strategy, shards)) => {
-                let shards = shards.parse().ok().filter(|shards| (1..=1024).contains(shards));
-                (strategy, Some(shards.ok_or_else(|| wrong("expected 1 to 1024 shards after the `@`"))?))
-            }
-        };
-        let choice: Choice =
-            strategy.parse().map_err(|expected: String| wrong(&(expected + ", or deadpool or bb8")))?;
+        #[cfg(test)]
+        if name == DOUBLE_LENDING {
+            let subject = RoundRobinScheduler::new();
+            let fleet = fleet.into_iter().map(|asset| asset.with_capacity(leasehold::Capacity::Unlimited));
+            assert!(Lend::insert_batch(&subject, fleet.collect()).is_ok());
+            return Ok(Ok(Subject::Naive(subject)));
+        }
+        let (choice, shards) = choice(name, scenario)?;
         let refused = |_| Error::Options(format!("subject {name}: refused the fleet"));
-        let shards = own_shards.or(scenario.shards).unwrap_or_else(library_shards);
         let Some(strategy) = choice.strategy(shards) else {
             return Ok(Ok(if choice == Choice::Naive {
                 let subject = RoundRobinScheduler::new();
@@ -102,34 +107,22 @@ impl Subject {
                 Subject::Mutex(subject)
             }));
         };
-        let mut builder = Scheduler::builder()
-            .shards(shards as usize)
-            .strategy(strategy)
-            .seed(scenario.seed)
-            .expected_resources(fleet.len())
-            .shed_late(scenario.shed)
-            .fairness(match scenario.fairness {
-                Fairness::Strict => leasehold::Fairness::Strict,
-                Fairness::Throughput => leasehold::Fairness::Throughput,
-            });
-        if scenario.max_waiters > 0 {
-            builder = builder.max_waiters(scenario.max_waiters as usize);
-        }
-        if scenario.ejection {
-            // The library's default begins at 30 s, longer than most rounds.
-            let rules = Ejection::default().base(EJECTED).longest(EJECTED * 8).ramp(EJECTED).max_share(30);
-            builder = builder.ejection(rules);
-        }
-        if scenario.driver == Driver::Tasks {
-            builder = builder.timer(TokioTimer::new(runtime.clone()));
-        }
-        if scenario.soak {
-            builder = super::soak::everything_on(builder, scenario);
-        }
-        let scheduler =
-            builder.build().map_err(|error| Error::Options(format!("subject {name}: {error}")))?;
+        let scheduler = scheduler(name, strategy, shards, scenario, fleet.len(), runtime)?;
         scheduler.insert_batch(fleet).map_err(|_| refused(0))?;
         Ok(Ok(Subject::Leasehold(Arc::new(scheduler))))
+    }
+
+    /// The scheduler of this name with nothing in it yet; `None`: what has this name is no scheduler.
+    #[cfg(all(feature = "cluster", unix))]
+    pub fn empty(name: &str, scenario: &Scenario, runtime: &Handle) -> Result<Option<Arc<Scheduler<Asset>>>> {
+        if Subject::PEERS.contains(&name) {
+            return Ok(None);
+        }
+        let (choice, shards) = choice(name, scenario)?;
+        let Some(strategy) = choice.strategy(shards) else { return Ok(None) };
+        let resources = scenario.resources as usize;
+        scheduler(name, strategy, shards, scenario, resources, runtime)
+            .map(|scheduler| Some(Arc::new(scheduler)))
     }
 
     #[cfg(feature = "peers")]
@@ -203,6 +196,58 @@ impl Subject {
     }
 }
 
+/// What a subject's name says: a strategy, or a yardstick; and so many shards.
+fn choice(name: &str, scenario: &Scenario) -> Result<(Choice, u32)> {
+    let wrong = |expected: &str| Error::Options(format!("subject {name:?}: {expected}"));
+    let (strategy, own_shards) = match name.split_once('@') {
+        None => (name, None),
+        Some((strategy, shards)) => {
+            let shards = shards.parse().ok().filter(|shards| (1..=1024).contains(shards));
+            (strategy, Some(shards.ok_or_else(|| wrong("expected 1 to 1024 shards after the `@`"))?))
+        }
+    };
+    let choice: Choice =
+        strategy.parse().map_err(|expected: String| wrong(&(expected + ", or deadpool or bb8")))?;
+    Ok((choice, own_shards.or(scenario.shards).unwrap_or_else(library_shards)))
+}
+
+/// A scheduler as the scenario wants it, without a fleet.
+fn scheduler(
+    name: &str,
+    strategy: Strategy,
+    shards: u32,
+    scenario: &Scenario,
+    resources: usize,
+    runtime: &Handle,
+) -> Result<Scheduler<Asset>> {
+    let mut builder: Builder<Asset> = Scheduler::builder()
+        .shards(shards as usize)
+        .strategy(strategy)
+        .seed(scenario.seed)
+        .expected_resources(resources)
+        .shed_late(scenario.shed)
+        .fairness(match scenario.fairness {
+            Fairness::Strict => leasehold::Fairness::Strict,
+            Fairness::Throughput => leasehold::Fairness::Throughput,
+        });
+    if scenario.max_waiters > 0 {
+        builder = builder.max_waiters(scenario.max_waiters as usize);
+    }
+    if scenario.ejection {
+        let rules =
+            Ejection::default().base(EJECTED).longest(LONGEST_EJECTED).ramp(EJECTED).max_share(MOST_EJECTED);
+        // A rate limit lasts as long as the scenario says.
+        builder = builder.ejection(rules).cooldown(Cooldown::default().on_rate_limit(Backoff::None));
+    }
+    if scenario.driver != Driver::Threads {
+        builder = builder.timer(TokioTimer::new(runtime.clone()));
+    }
+    if scenario.soak {
+        builder = super::soak::everything_on(builder, scenario);
+    }
+    builder.build().map_err(|error| Error::Options(format!("subject {name}: {error}")))
+}
+
 /// As many as the library makes by itself.
 pub fn library_shards() -> u32 {
     Scheduler::<Asset>::builder().build().map_or(1, |scheduler| scheduler.shards() as u32)
@@ -241,7 +286,8 @@ async fn acquire<'s>(
     if patience.is_zero() {
         let none = |error| match error {
             AcquireError::Closed => Refusal::Closed,
-            _ => Refusal::NoneEligible,
+            AcquireError::NoneEligible(_) => Refusal::NoneEligible,
+            error => unexpected(&error),
         };
         return match wish {
             Wish::Anything => scheduler.acquire().map_err(none),
@@ -249,7 +295,10 @@ async fn acquire<'s>(
             Wish::Matching => scheduler.acquire_where(accepts).map_err(none),
             Wish::Named(index) => scheduler.acquire_key(&index).map_err(|error| match error {
                 AcquireKeyError::Closed => Refusal::Closed,
-                _ => Refusal::NotEligible,
+                AcquireKeyError::NotFound { .. } | AcquireKeyError::NotEligible { .. } => {
+                    Refusal::NotEligible
+                }
+                error => unexpected(&error),
             }),
         };
     }
@@ -262,26 +311,32 @@ async fn acquire<'s>(
             let request = request.matching(accepts);
             let lease = match driver {
                 Driver::Threads => request.wait(),
-                Driver::Tasks => request.await,
+                Driver::Tasks | Driver::Pool => request.await,
             };
             return lease.map_err(refusal);
         }
     };
     let lease = match driver {
         Driver::Threads => request.wait(),
-        Driver::Tasks => request.await,
+        Driver::Tasks | Driver::Pool => request.await,
     };
     lease.map_err(refusal)
 }
 
-fn refusal(error: WaitError) -> Refusal {
+pub fn refusal(error: WaitError) -> Refusal {
     match error {
         WaitError::Closed => Refusal::Closed,
         WaitError::QueueFull { .. } => Refusal::QueueFull,
         WaitError::Shed { .. } => Refusal::Shed,
         WaitError::NotFound => Refusal::NotEligible,
-        _ => Refusal::TimedOut,
+        WaitError::TimedOut { .. } => Refusal::TimedOut,
+        error => unexpected(&error),
     }
+}
+
+/// What no subject can answer must not be counted as something else: the worker that is told so panics, and the run says that one has.
+fn unexpected(error: &dyn std::fmt::Display) -> ! {
+    panic!("the scheduler answers what it cannot: {error}")
 }
 
 /// What has no queue is asked again and again, as its users would: after 50 us, then after twice as long each time, up to
@@ -319,13 +374,13 @@ async fn ask_again<'s, L: Lend<Asset>>(
         }
         match driver {
             Driver::Threads => std::thread::sleep(pause.min(left)),
-            Driver::Tasks => tokio::time::sleep(LONGEST).await,
+            Driver::Tasks | Driver::Pool => tokio::time::sleep(LONGEST).await,
         }
         pause = (pause * 2).min(LONGEST);
     }
 }
 
-impl Held<'_> {
+impl<'s> Held<'s> {
     pub fn index(&self) -> u32 {
         match self {
             Held::Leasehold(lease) => *lease.key(),
@@ -335,6 +390,14 @@ impl Held<'_> {
             Held::Deadpool(held) => held.index(),
             #[cfg(feature = "peers")]
             Held::Bb8(held) => held.index(),
+        }
+    }
+
+    /// The lease, if it is the scheduler's.
+    pub fn lease(&mut self) -> Option<&mut Lease<'s, Asset>> {
+        match self {
+            Held::Leasehold(lease) => Some(lease),
+            _ => None,
         }
     }
 

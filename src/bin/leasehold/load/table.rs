@@ -1,9 +1,12 @@
 //! The result for people who read a terminal.
 
-use super::result::{LoadResult, Run, Times};
+use super::{
+    result::{LoadResult, Process, Processes, Run, Times},
+    scenario::Driver,
+};
 
 /// A heading and the text below it.
-type Column = (&'static str, fn(&Run) -> String);
+type Column<T = Run> = (&'static str, fn(&T) -> String);
 
 const REQUESTS: [Column; 7] = [
     ("per second", |run| format!("{:.0}", run.throughput)),
@@ -38,10 +41,18 @@ const WAITING: [Column; 5] = [
     ("max", |run| millis(run.waiting_ns.max)),
 ];
 
-const LATENCY: [Column; 8] = [
-    ("p50", |run| millis(run.latency_ns.p50)),
-    ("p99", |run| millis(run.latency_ns.p99)),
-    ("max", |run| millis(run.latency_ns.max)),
+const LATENCY: [Column; 11] = [
+    ("p50", |run| optional(run.completed_ns.as_ref(), |times: &Times| millis(times.p50))),
+    ("p99", |run| optional(run.completed_ns.as_ref(), |times: &Times| millis(times.p99))),
+    ("max", |run| optional(run.completed_ns.as_ref(), |times: &Times| millis(times.max))),
+    ("failed p99", |run| {
+        optional(run.failed_ns.as_ref().filter(|times| times.count > 0), |times: &Times| millis(times.p99))
+    }),
+    ("unanswered", |run| run.unanswered_ns.count.to_string()),
+    (
+        "p99 at least",
+        |run| if run.unanswered_ns.count > 0 { millis(run.unanswered_ns.p99) } else { "-".into() },
+    ),
     ("p99 if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.p99))),
     ("max if sent late", |run| optional(run.uncorrected_ns.as_ref(), |times: &Times| millis(times.max))),
     ("held p50", |run| millis(run.held_ns.p50)),
@@ -49,11 +60,18 @@ const LATENCY: [Column; 8] = [
     ("tool late p99", |run| millis(run.late_ns.p99)),
 ];
 
+/// Of open loops: requests that came when all workers were busy, and how late they were sent.
+const BUSY: [Column; 3] = [
+    ("sent late", |run| optional(run.sent_late_ns.as_ref(), |times: &Times| times.count.to_string())),
+    ("by p99", |run| optional(run.sent_late_ns.as_ref(), |times: &Times| millis(times.p99))),
+    ("by max", |run| optional(run.sent_late_ns.as_ref(), |times: &Times| millis(times.max))),
+];
+
 const ORDER: [Column; 5] = [
     ("rank error", |run| optional(run.rank_error.as_ref(), |error| format!("{:.2}", error.mean))),
     ("p99", |run| optional(run.rank_error.as_ref(), |error| error.p99.to_string())),
-    ("fairness", |run| format!("{:.3}", run.fairness.resources)),
-    ("of workers", |run| format!("{:.3}", run.fairness.workers)),
+    ("fairness", |run| fairness(run, run.fairness.resources)),
+    ("of workers", |run| fairness(run, run.fairness.workers)),
     ("broken rules", |run| run.broken.to_string()),
 ];
 
@@ -84,7 +102,25 @@ pub fn render(result: &LoadResult) -> String {
     part(&mut text, "backend's", &TROUBLE, &runs);
     part(&mut text, "waiting, ms", &WAITING, &runs);
     part(&mut text, "latency, ms", &LATENCY, &runs);
+    if runs.iter().any(|(_, run)| run.sent_late_ns.is_some()) {
+        part(&mut text, "all busy, ms", &BUSY, &runs);
+    }
     part(&mut text, "order", &ORDER, &runs);
+    if let Some(first) = runs.iter().find_map(|(_, run)| run.driver)
+        && runs.iter().any(|(_, run)| run.driver.is_some_and(|driver| driver != first))
+    {
+        let by = |driver| match driver {
+            Driver::Tasks => "tasks",
+            Driver::Threads => "threads",
+            Driver::Pool => "jobs of the pool",
+        };
+        let asked = runs.iter().filter_map(|(name, run)| Some(format!("{name} by {}", by(run.driver?))));
+        text += &format!(
+            "note  asked in different ways, compare those that were asked alike: {}\n\n",
+            asked.collect::<Vec<_>>().join(", ")
+        );
+    }
+    runs.iter().filter_map(|(_, run)| run.processes.as_ref()).for_each(|part| processes(&mut text, part));
     for (name, run) in &runs {
         if let Some(soak) = &run.soak {
             text += &format!(
@@ -104,6 +140,9 @@ pub fn render(result: &LoadResult) -> String {
         let balanced = run.checks.iter().filter(|check| check.holds).count();
         text += &format!("{name}: {balanced} of {} checks hold\n", run.checks.len());
         run.faults().for_each(|fault| text += &format!("  WRONG  {fault}\n"));
+    }
+    if runs.is_empty() {
+        text += "NOTHING was measured: no subject fits the scenario\n";
     }
     for subject in &result.subjects {
         if let Some(unfit) = &subject.unfit {
@@ -126,6 +165,44 @@ fn part(text: &mut String, title: &str, columns: &[Column], runs: &[(&str, &Run)
         text.push('\n');
     }
     text.push('\n');
+}
+
+/// A line a process, and what they did to each other.
+fn processes(text: &mut String, processes: &Processes) {
+    const COLUMNS: [Column<Process>; 11] = [
+        ("workers", |process| process.workers.to_string()),
+        ("units held", |process| {
+            let held = process.held;
+            format!("{:.1} ({}..{})", held.mean, held.least, held.most)
+        }),
+        ("requests", |process| process.requests.to_string()),
+        ("completed", |process| process.counts.completed.to_string()),
+        ("scheduler", |process| process.counts.by_scheduler().to_string()),
+        ("backend", |process| process.counts.by_backend().to_string()),
+        ("cancelled", |process| process.counts.by_caller().to_string()),
+        ("wait p50", |process| millis(process.waiting_ns.p50)),
+        ("wait p99", |process| millis(process.waiting_ns.p99)),
+        ("latency p99", |process| millis(process.latency_ns.p99)),
+        ("lost units", |process| process.lost.to_string()),
+    ];
+    *text += &format!("{:<16}", "processes");
+    COLUMNS.iter().for_each(|(heading, _)| *text += &format!("  {heading:>14}"));
+    for process in &processes.rows {
+        *text += &format!("\n{:<16}", process.name);
+        COLUMNS.iter().for_each(|(_, cell)| *text += &format!("  {:>14}", cell(process)));
+    }
+    *text += &format!(
+        "\n{} units shared through {}: {} uses, a unit went to another process {} times\n\n",
+        processes.units,
+        shown(&processes.server),
+        processes.uses,
+        processes.handed_over
+    );
+}
+
+/// Where nothing was lent there is nothing to be fair about.
+fn fairness(run: &Run, index: f64) -> String {
+    if run.counts.leases() > 0 { format!("{index:.3}") } else { "-".into() }
 }
 
 /// Milliseconds, three digits after the point.

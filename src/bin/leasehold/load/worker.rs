@@ -10,15 +10,18 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use leasehold::{Outcome, SplitMix64};
-use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use rand::{RngExt, rngs::SmallRng};
 
 use super::{
+    claim::{Claimed, Claims},
     clock::{Clock, Stop},
+    draws::{Draws, Purpose},
     outcome::{Ending, Refusal, Trouble},
-    pace::{Pace, Planned, Schedule},
+    pace::{Moments, Pace, Planned, Schedule},
+    pooled::Jobs,
     recorder::{Recorder, Seen},
     referee::{Grant, Referee},
-    scenario::{Driver, Loop, Scenario},
+    scenario::{Driver, Scenario},
     subject::{Held, Subject, Wish},
 };
 
@@ -27,10 +30,18 @@ pub struct Round {
     pub scenario: Arc<Scenario>,
     pub subject: Arc<Subject>,
     pub referee: Arc<Referee>,
+    /// Where many processes share the fleet: what its leases hang on.
+    pub claims: Option<Arc<dyn Claims>>,
+    /// How many workers other processes have before ours: what is drawn for one is drawn for no other.
+    pub first: u32,
     pub schedule: Option<Arc<Schedule>>,
+    /// Of an open loop: the requests of all our workers.
+    pub moments: Option<Moments>,
     pub clock: Arc<Clock>,
     pub recorder: Recorder,
     pub stop: Stop,
+    /// If requests are jobs.
+    pub jobs: Option<Jobs>,
     pub number: u32,
     /// Moments of the clock.
     pub begins: u64,
@@ -48,7 +59,7 @@ pub struct Worker {
     pub begun: AtomicU64,
     /// Leases that it got.
     pub served: AtomicU64,
-    /// Requests of an open loop whose moment had come and that were never sent, because the worker was busy to the end.
+    /// Requests of an open loop that it had taken, whose moment had come, and that were not sent because the end came first.
     pub unsent: AtomicU64,
     /// Requests of an open loop that were sent when their time to wait was over.
     pub too_late: AtomicU64,
@@ -56,75 +67,100 @@ pub struct Worker {
 
 /// A worker, until the end of the round.
 pub async fn work(round: Arc<Round>, worker: u32) {
-    let Round { scenario, clock, stop, .. } = &*round;
-    let own = u64::from(round.number) << 40 | u64::from(worker);
-    let seed = SplitMix64::mix(scenario.seed ^ (own + 1));
-    let mut caller = Caller { round: &round, worker, random: SmallRng::seed_from_u64(seed) };
-    let mut pace = Pace::new(scenario, round.schedule.as_deref(), worker);
+    let Round { scenario, clock, stop, recorder, .. } = &*round;
+    let place = round.first + worker;
+    // What is drawn for a request of an open loop does not depend on who sends it.
+    let whose = if round.moments.is_some() { round.first } else { place };
+    let draws = Draws::new(scenario.seed, round.number, whose);
+    let caller = Caller { round: &round, worker, draws };
+    let schedule = round.schedule.clone();
+    let mut own = Pace::new(Arc::clone(scenario), schedule, place..place + 1, draws);
     let never_sleeps = scenario.think.is_zero() && scenario.hold.is_zero() && scenario.delay.is_zero();
     let ends = scenario.duration.0;
     let since = |now: u64| Duration::from_nanos(now.saturating_sub(round.begins));
-    stop.sleep_until(scenario.driver, clock, round.begins).await;
-    let begun = loop {
-        let Some(planned) = pace.next(since(clock.now()), &mut caller.random) else { break None };
-        if planned.at >= ends {
-            break None;
-        }
+    if round.moments.is_none() {
+        stop.sleep_until(scenario.driver, clock, round.begins).await;
+    }
+    loop {
+        let next = match &round.moments {
+            Some(moments) => moments.take(),
+            None => own.next(since(clock.now())),
+        };
+        let Some(planned) = next.filter(|planned| planned.at < ends) else { break };
         let moment = round.begins + planned.at.as_nanos() as u64;
-        let sleeps = clock.now() < moment;
+        let now = clock.now();
         if !stop.sleep_until(scenario.driver, clock, moment).await || stop.is_set() {
-            break Some(planned);
-        }
-        if sleeps {
-            round.recorder.late(worker, clock.now().saturating_sub(moment));
-        }
-        let intended = if scenario.pace == Loop::Open { moment } else { clock.now() };
-        let seen = caller.ask(planned, intended).await;
-        round.recorder.record(worker, &seen);
-        if never_sleeps && scenario.driver == Driver::Tasks {
-            tokio::task::yield_now().await;
-        }
-    };
-    if scenario.pace == Loop::Open
-        && let Some(mut planned) = begun
-    {
-        // Moments that came while the worker was busy, and will not be served any more.
-        let over = since(clock.now()).min(ends);
-        while planned.at < over {
-            round.workers[worker as usize].unsent.fetch_add(1, Ordering::Relaxed);
-            match pace.next(Duration::ZERO, &mut caller.random) {
-                Some(next) => planned = next,
-                None => break,
+            let over = since(clock.now()).min(ends);
+            if round.moments.is_some() && planned.at < over {
+                round.workers[worker as usize].unsent.fetch_add(1, Ordering::Relaxed);
+                recorder.unsent(worker, (over - planned.at).as_nanos() as u64);
             }
+            break;
+        }
+        if now < moment {
+            recorder.late(worker, clock.now().saturating_sub(moment));
+        } else if round.moments.is_some() && now > moment {
+            // Whoever had nothing to do had taken an earlier one, so all were busy.
+            recorder.sent_late(worker, now - moment);
+        }
+        let intended = if round.moments.is_some() { moment } else { clock.now() };
+        let seen = caller.ask(planned.number, planned, intended).await;
+        recorder.record(worker, &seen);
+        if never_sleeps && scenario.driver != Driver::Threads {
+            tokio::task::yield_now().await;
         }
     }
 }
 
-struct Caller<'a> {
-    round: &'a Round,
-    worker: u32,
-    random: SmallRng,
+impl Round {
+    /// After the workers have ended, `over` after the beginning: takes what is left of the moments that had come by then, and tells how many
+    /// these are. All workers were busy to the end.
+    pub fn left_unsent(&self, over: Duration) -> u64 {
+        let Some(moments) = &self.moments else { return 0 };
+        let left = std::iter::from_fn(|| moments.take()).take_while(|planned| planned.at < over);
+        left.map(|planned| self.recorder.unsent(0, (over - planned.at).as_nanos() as u64)).count() as u64
+    }
+}
+
+pub struct Caller<'a> {
+    pub round: &'a Arc<Round>,
+    pub worker: u32,
+    pub draws: Draws,
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    pub number: u64,
+    pub planned: Planned,
+    /// When it was meant to be sent, and when it was.
+    pub intended: u64,
+    pub sent: u64,
+    /// When its caller gives up.
+    pub gives_up: Option<u64>,
+    pub wish: Wish,
+}
+
+/// Whether something happens that happens in this share of cases. Draws whatever the share, so that what is drawn next does not depend on it.
+pub fn happens(share: f64, random: &mut SmallRng) -> bool {
+    random.random::<f64>() < share
 }
 
 /// What the backend will do with a request.
-struct Fate {
-    takes: Duration,
+pub struct Fate {
+    pub takes: Duration,
     /// Before it answers; more than it takes if it never does.
-    delay: Duration,
-    ending: Ending,
+    pub delay: Duration,
+    pub ending: Ending,
 }
 
 impl Caller<'_> {
-    fn own(&self) -> &Worker {
+    pub fn own(&self) -> &Worker {
         &self.round.workers[self.worker as usize]
     }
 
-    fn happens(&mut self, share: f64) -> bool {
-        share > 0.0 && self.random.random::<f64>() < share
-    }
-
-    async fn ask(&mut self, planned: Planned, intended: u64) -> Seen {
-        let Round { scenario, clock, subject, recorder, referee, .. } = self.round;
+    async fn ask(&self, request: u64, planned: Planned, intended: u64) -> Seen {
+        let Round { scenario, clock, subject, recorder, referee, .. } = &**self.round;
         self.own().begun.fetch_add(1, Ordering::Relaxed);
         let sent = clock.now();
         let end = |ending, waited| {
@@ -134,12 +170,13 @@ impl Caller<'_> {
         };
         // Who comes late because its worker was busy has waited since the moment that was meant, and has so much less time left.
         let late = Duration::from_nanos(sent.saturating_sub(intended));
-        let Some(wish) = self.wish() else {
+        let Some(wish) = wish(self.round, &mut self.draws.of(Purpose::Wish, request)) else {
             let seen = subject.peek();
             return end(if seen { Ending::Peeked } else { Ending::Scheduler(Refusal::NoneEligible) }, None);
         };
-        let gives_up = self.happens(scenario.cancellations).then(|| {
-            let patience = scenario.patience.draw(&mut self.random);
+        let mut random = self.draws.of(Purpose::Patience, request);
+        let gives_up = happens(scenario.cancellations, &mut random).then(|| {
+            let patience = scenario.patience.draw(&mut random);
             intended.min(sent) + patience.as_nanos() as u64
         });
         let wait = scenario.wait.0.saturating_sub(late);
@@ -151,10 +188,14 @@ impl Caller<'_> {
         if !late.is_zero() && patience.is_some_and(|patience| patience.is_zero()) {
             return end(Ending::CancelledWaiting, None);
         }
+        let asked = Asked { number: request, planned, intended, sent, gives_up, wish };
+        if let Some(jobs) = &self.round.jobs {
+            return jobs.ask(self, asked, wait, patience).await;
+        }
         let waits = recorder.waits(self.worker);
-        let answer = acquire(self.round, wish, self.class(), wait, patience).await;
+        let answer = acquire(self.round, wish, self.class(request), wait, patience).await;
         drop(waits);
-        let held = match answer {
+        let mut held = match answer {
             Ok(held) => held,
             Err(ending) => return end(ending, None),
         };
@@ -162,59 +203,96 @@ impl Caller<'_> {
         let _holds = recorder.holds(self.worker);
         let grant = referee.granted(held.index(), sent, now);
         self.own().served.fetch_add(1, Ordering::Relaxed);
-        let sample = self.round.sample;
-        if wish == Wish::Anything && sample > 0 && self.random.random_range(0..sample) == 0 {
-            recorder.rank_error(self.worker, referee.rank_error(grant, now));
-        }
-        let mut fate = self.fate(grant.index, planned, now);
-        if let Some(moment) = gives_up
-            && moment < now + fate.takes.as_nanos() as u64
-        {
-            fate = Fate {
-                takes: Duration::from_nanos(moment.saturating_sub(now)),
-                ending: Ending::CancelledServed,
-                ..fate
-            };
-        }
+        let claimed = match self.round.claims.as_deref().zip(held.lease()) {
+            None => None,
+            Some((claims, lease)) => match claims.claimed(lease) {
+                Some(claimed) => Some(claimed),
+                None => {
+                    let fate =
+                        Fate { takes: Duration::ZERO, delay: planned.delay, ending: Ending::ClaimLost };
+                    self.give_back(request, held, grant, &fate);
+                    return end(fate.ending, Some(now - intended.min(now)));
+                }
+            },
+        };
+        self.looks(&asked, grant, now);
+        let mut fate = self.meets(&asked, grant, now);
         let until = now + fate.takes.as_nanos() as u64;
-        if !fate.takes.is_zero() && !self.round.stop.sleep_until(scenario.driver, clock, until).await {
-            fate.ending = Ending::CutShort;
+        if !fate.takes.is_zero()
+            && let Some(early) = self.hold_until(scenario.driver, until, claimed.as_deref()).await
+        {
+            fate.ending = early;
         }
         let held_for = clock.now() - now;
-        self.give_back(held, grant, &fate);
+        // Before the lease, as fences ask for.
+        drop(claimed);
+        self.give_back(request, held, grant, &fate);
         let delay = fate.delay.as_nanos() as u64;
         let answered = fate.takes >= fate.delay && held_for >= delay;
         let seen = end(fate.ending, Some(now - intended.min(now)));
         Seen { held: Some(held_for), delayed: answered.then_some(delay), ..seen }
     }
 
-    /// What is asked for; `None`: only a look.
-    fn wish(&mut self) -> Option<Wish> {
-        let Scenario { peeks, affinity, named, filtered, ids, .. } = *self.round.scenario;
-        let draw: f64 = self.random.random();
-        if draw < peeks {
-            return None;
+    /// A request has got its lease: looks at the order, of one out of so many.
+    pub fn looks(&self, asked: &Asked, grant: Grant, now: u64) {
+        let Round { recorder, referee, sample, .. } = &**self.round;
+        if asked.wish == Wish::Anything
+            && *sample > 0
+            && self.draws.of(Purpose::Look, asked.number).random_range(0..*sample) == 0
+        {
+            recorder.rank_error(self.worker, referee.rank_error(grant, now));
         }
-        if draw < peeks + affinity {
-            return Some(Wish::Affinity(u64::from(self.random.random_range(0..ids))));
-        }
-        if draw < peeks + affinity + named {
-            let lineage = self.random.random_range(0..self.round.referee.lineages());
-            // One that is not there just now is asked for all the same.
-            return Some(Wish::Named(self.round.referee.current(lineage).unwrap_or(lineage)));
-        }
-        if draw < peeks + affinity + named + filtered {
-            return Some(Wish::Matching);
-        }
-        Some(Wish::Anything)
     }
 
-    fn class(&self) -> u8 {
-        (self.worker % u32::from(self.round.scenario.classes)) as u8
+    /// What becomes of a request that begins to be served at `now`.
+    pub fn meets(&self, asked: &Asked, grant: Grant, now: u64) -> Fate {
+        let fate = self.fate(asked.number, grant.index, asked.planned, now);
+        match asked.gives_up.filter(|&moment| moment < now + fate.takes.as_nanos() as u64) {
+            None => fate,
+            Some(moment) => Fate {
+                takes: Duration::from_nanos(moment.saturating_sub(now)),
+                ending: Ending::CancelledServed,
+                ..fate
+            },
+        }
     }
 
-    fn fate(&mut self, index: u32, planned: Planned, now: u64) -> Fate {
+    /// Keeps the lease until then, if nothing ends it before: the end of the round, or that of its claim, which is looked at whenever it
+    /// may have come.
+    pub async fn hold_until(
+        &self,
+        driver: Driver,
+        until: u64,
+        claimed: Option<&dyn Claimed>,
+    ) -> Option<Ending> {
+        let Round { clock, stop, .. } = &**self.round;
+        loop {
+            let good = match claimed.map(Claimed::left) {
+                None => u64::MAX,
+                Some(Duration::ZERO) => return Some(Ending::ClaimLost),
+                Some(left) => clock.now() + left.as_nanos() as u64,
+            };
+            if !stop.sleep_until(driver, clock, until.min(good)).await {
+                return Some(Ending::CutShort);
+            }
+            if until <= good {
+                return None;
+            }
+        }
+    }
+
+    /// The class of the worker; in an open loop that of the request, as any worker may send it.
+    pub fn class(&self, request: u64) -> u8 {
+        let place = match self.round.moments {
+            None => u64::from(self.round.first + self.worker),
+            Some(_) => u64::from(self.round.first) + request,
+        };
+        (place % u64::from(self.round.scenario.classes)) as u8
+    }
+
+    fn fate(&self, request: u64, index: u32, planned: Planned, now: u64) -> Fate {
         let scenario = &self.round.scenario;
+        let mut random = self.draws.of(Purpose::Fate, request);
         let delay = planned.delay;
         let hold = delay + planned.hold;
         let failed = |takes| Fate { takes, delay, ending: Ending::Backend(Trouble::Failed) };
@@ -222,10 +300,12 @@ impl Caller<'_> {
             // At once: the one who fails fast must not look like a fast one.
             return failed(Duration::ZERO);
         }
-        if self.happens(scenario.failures) {
-            return failed(hold.mul_f64(self.random.random()));
+        let (fails, is_refused) =
+            (happens(scenario.failures, &mut random), happens(scenario.rate_limits, &mut random));
+        if fails {
+            return failed(hold.mul_f64(random.random()));
         }
-        if self.happens(scenario.rate_limits) {
+        if is_refused {
             return Fate {
                 takes: hold.min(Duration::from_millis(1)),
                 delay,
@@ -239,23 +319,20 @@ impl Caller<'_> {
         Fate { takes: hold, delay, ending: Ending::Completed }
     }
 
-    fn give_back(&mut self, held: Held<'_>, grant: Grant, fate: &Fate) {
-        let Round { scenario, clock, referee, .. } = self.round;
-        let outcome = match fate.ending {
-            Ending::Completed => Outcome::Ok { latency: fate.takes },
-            Ending::Backend(Trouble::RateLimited) => {
-                Outcome::RateLimited { retry_after: scenario.retry_after.draw(&mut self.random) }
-            }
-            Ending::Backend(_) => Outcome::Failed,
-            _ => Outcome::Cancelled,
-        };
+    fn give_back(&self, request: u64, held: Held<'_>, grant: Grant, fate: &Fate) {
+        let Round { scenario, clock, referee, .. } = &**self.round;
+        let mut random = self.draws.of(Purpose::Return, request);
+        let by_token = happens(scenario.tokens, &mut random);
+        let outcome = outcome(scenario, fate, &mut random);
         let rest = scenario.cooldown.0;
         let cools = match outcome {
             Outcome::RateLimited { retry_after } => retry_after.max(rest),
             _ => rest,
         };
-        let by_token = rest.is_zero() && self.happens(scenario.tokens);
         let began = clock.now();
+        if !cools.is_zero() {
+            referee.will_rest(grant.index, began.saturating_add(cools.as_nanos() as u64));
+        }
         referee.returns(grant, began);
         match (held, self.round.subject.scheduler()) {
             (Held::Leasehold(lease), Some(scheduler)) if by_token => {
@@ -267,6 +344,11 @@ impl Caller<'_> {
                 if scheduler.release(token).is_ok() {
                     referee.breach(format!("resource {}: returned twice by one token", grant.index));
                 }
+                if !rest.is_zero() {
+                    // A token knows no return with a rest: so the rest follows it, and may begin when somebody else has the resource.
+                    // One that was removed meanwhile has none.
+                    let _ = scheduler.cool(&grant.index, rest);
+                }
             }
             (held, _) => held.finish(outcome, rest),
         }
@@ -276,15 +358,54 @@ impl Caller<'_> {
     }
 }
 
+/// What the lease is returned with.
+pub fn outcome(scenario: &Scenario, fate: &Fate, random: &mut SmallRng) -> Outcome {
+    match fate.ending {
+        Ending::Completed => Outcome::Ok { latency: fate.takes },
+        Ending::Backend(Trouble::RateLimited) => {
+            Outcome::RateLimited { retry_after: scenario.retry_after.draw(random) }
+        }
+        Ending::Backend(_) => Outcome::Failed,
+        _ => Outcome::Cancelled,
+    }
+}
+
+/// What is asked for; `None`: only a look.
+fn wish(round: &Round, random: &mut SmallRng) -> Option<Wish> {
+    let Scenario { peeks, affinity, named, filtered, ids, .. } = *round.scenario;
+    let draw: f64 = random.random();
+    if draw < peeks {
+        return None;
+    }
+    if draw < peeks + affinity {
+        return Some(Wish::Affinity(u64::from(random.random_range(0..ids))));
+    }
+    if draw < peeks + affinity + named {
+        let lineage = random.random_range(0..round.referee.lineages());
+        // One that is not there just now is asked for all the same.
+        return Some(Wish::Named(round.referee.current(lineage).unwrap_or(lineage)));
+    }
+    if draw < peeks + affinity + named + filtered {
+        return Some(Wish::Matching);
+    }
+    Some(Wish::Anything)
+}
+
+/// When in its course a resource that flaps begins; `None` if it is none of those.
+fn flaps(scenario: &Scenario, lineage: u32) -> Option<u64> {
+    let draw = SplitMix64::mix(scenario.seed ^ u64::from(lineage) << 20);
+    let flaps = (draw >> 11) as f64 / ((1u64 << 53) as f64) < scenario.flapping;
+    (scenario.flapping > 0.0 && flaps).then_some(draw)
+}
+
+/// Those that flap.
+pub fn flapping(scenario: &Scenario) -> impl Iterator<Item = u32> + '_ {
+    (0..scenario.resources).filter(|&lineage| flaps(scenario, lineage).is_some())
+}
+
 /// Whether a resource that flaps is down: its kind begins at different moments, so that they are not down together.
 fn is_down(scenario: &Scenario, lineage: u32, now: u64) -> bool {
-    if scenario.flapping == 0.0 {
-        return false;
-    }
-    let draw = SplitMix64::mix(scenario.seed ^ u64::from(lineage) << 20);
-    if (draw >> 11) as f64 / (1u64 << 53) as f64 >= scenario.flapping {
-        return false;
-    }
+    let Some(draw) = flaps(scenario, lineage) else { return false };
     let every = scenario.flap_every.0.as_nanos() as u64;
     ((now + draw % (2 * every)) / every).is_multiple_of(2)
 }
@@ -302,7 +423,7 @@ async fn acquire(
     let patience = patience.filter(|patience| *patience < wait);
     match scenario.driver {
         Driver::Threads => blocking(round, wish, class, wait, patience).await,
-        Driver::Tasks => {
+        Driver::Tasks | Driver::Pool => {
             let asks = subject.acquire(Driver::Tasks, clock, wish, class, wait);
             let answer = match patience {
                 None => stop.unless_set(asks).await,
@@ -335,12 +456,9 @@ async fn blocking(
     loop {
         let now = clock.now();
         let left = Duration::from_nanos(until.saturating_sub(now));
-        // Whose deadline decides whether it is let in must say the real one.
-        let slice = if scenario.shed {
-            left
-        } else {
-            left.min(SLICE).min(Duration::from_nanos(ends.saturating_sub(now)))
-        };
+        // Whose deadline decides whether it is let in must say the real one, as far as that is before the end of the round.
+        let slice = if scenario.shed { left } else { left.min(SLICE) };
+        let slice = slice.min(Duration::from_nanos(ends.saturating_sub(now)));
         let asks = if wait.is_zero() { wait } else { slice.max(Duration::from_nanos(1)) };
         let refusal = match subject.acquire(Driver::Threads, clock, wish, class, asks).await {
             Ok(held) => return Ok(held),
@@ -371,6 +489,9 @@ mod tests {
         for now in [0, every / 3, every, 7 * every / 2] {
             assert!((850..1_150).contains(&down(now)), "{}", down(now));
         }
+        let flapping: Vec<_> = flapping(&Scenario { resources: 10_000, ..scenario.clone() }).collect();
+        assert!((1_800..2_200).contains(&flapping.len()), "{}", flapping.len());
+        assert!((0..10_000).all(|one| flapping.binary_search(&one).is_ok() || !is_down(&scenario, one, 0)));
         let moments = |lineage| (0..100).filter(|i| is_down(&scenario, lineage, i * every)).count();
         assert!((0..100).map(moments).all(|downs| downs == 0 || downs == 50));
     }

@@ -2,11 +2,13 @@
 //!
 //! * [`exact`]: rank errors and delays against an exact view of the fleet, one thread, in a steady state.
 //! * [`speed`]: acquisitions and returns a second, all processors, strategies in turns.
+//! * [`table`]: what is told, for a terminal and as the table of docs/order-quality.md.
 
 mod exact;
 mod speed;
+mod table;
 
-use std::{fmt::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use leasehold::{Entry, Scheduler};
@@ -76,12 +78,15 @@ pub struct OrderResult {
     pub threads: u32,
     pub samples: u32,
     pub rounds: u32,
+    /// Of each measurement of speed. Older results do not tell.
+    #[serde(default)]
+    pub milliseconds: Option<u64>,
     pub seed: u64,
     pub cells: Vec<Cell>,
 }
 
 /// A strategy on a fleet.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     pub resources: u32,
     pub strategy: String,
@@ -126,11 +131,16 @@ pub fn order(options: &Order) -> Result<()> {
     for &resources in &options.resources {
         let fleets =
             choices.iter().map(|choice| build(choice, options, resources)).collect::<Result<Vec<_>>>()?;
+        // First, while the fleets are as they were made: what the threads of the second part leave behind (places in the heaps, the order
+        // in which their draws begin) depends on the machine.
+        let qualities: Vec<_> = fleets
+            .iter()
+            .map(|fleet| exact::measure(fleet, resources, options.samples, options.seed))
+            .collect();
         let speeds = speed::measure(&fleets, options.rounds, options.milliseconds);
         let base = choices.iter().position(|choice| *choice == sticky).expect("it is among them");
-        for (index, (choice, fleet)) in choices.iter().zip(&fleets).enumerate() {
-            let exact::Quality { errors, delays } =
-                exact::measure(fleet, resources, options.samples, options.seed);
+        for (index, (choice, quality)) in choices.iter().zip(qualities).enumerate() {
+            let exact::Quality { errors, delays } = quality;
             cells.push(Cell {
                 resources,
                 strategy: choice.to_string(),
@@ -154,13 +164,14 @@ pub fn order(options: &Order) -> Result<()> {
         threads: processors(),
         samples: options.samples,
         rounds: options.rounds,
+        milliseconds: Some(options.milliseconds),
         seed: options.seed,
         cells,
     };
     output.write(&match options.format {
         Format::Json => serde_json::to_string_pretty(&result).expect("plain values always serialise") + "\n",
-        Format::Table => rows(&result, false),
-        Format::Markdown => rows(&result, true),
+        Format::Table => table::plain(&result),
+        Format::Markdown => table::markdown(&result),
     })
 }
 
@@ -179,52 +190,6 @@ fn build(choice: &Choice, options: &Order, resources: u32) -> Result<Fleet> {
     let items = ranks.iter().zip(0..).map(|(&rank, key)| Item::new(key, rank, ())).collect();
     fleet.insert_batch(items).map_err(|_| Error::Options(format!("strategy {choice}: refused the fleet")))?;
     Ok(fleet)
-}
-
-fn rows(result: &OrderResult, markdown: bool) -> String {
-    let mut text = String::new();
-    let headings = [
-        "resources",
-        "strategy",
-        "rank error",
-        "p99",
-        "max",
-        "5n/6 law",
-        "delay",
-        "delay p99",
-        "delay max",
-        "ns a pair",
-        "time over sticky's",
-    ];
-    let cells = result.cells.iter().map(|cell| {
-        [
-            cell.resources.to_string(),
-            cell.strategy.clone(),
-            format!("{:.2}", cell.rank_error_mean),
-            cell.rank_error_p99.to_string(),
-            cell.rank_error_max.to_string(),
-            format!("{:.2}", cell.law),
-            format!("{:.2}", cell.delay_mean),
-            cell.delay_p99.to_string(),
-            cell.delay_max.to_string(),
-            format!("{:.0}", cell.ns_per_pair),
-            format!("{:.2}", cell.ratio_to_sticky),
-        ]
-    });
-    if markdown {
-        let _ = writeln!(text, "| {} |\n|{}", headings.join(" | "), "---|".repeat(headings.len()));
-        cells.for_each(|cells| text += &format!("| {} |\n", cells.join(" | ")));
-        return text;
-    }
-    let line = |cells: [&str; 11]| {
-        let mut line = format!("{:>10}  {:<16}", cells[0], cells[1]);
-        cells[2..].iter().for_each(|cell| line += &format!("  {cell:>10}"));
-        line + "\n"
-    };
-    text += &format!("{} shards, {} threads, seed {}\n\n", result.shards, result.threads, result.seed);
-    text += &line(headings);
-    cells.for_each(|cells| text += &line(cells.each_ref().map(String::as_str)));
-    text
 }
 
 #[cfg(test)]

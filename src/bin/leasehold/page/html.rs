@@ -1,12 +1,14 @@
 //! The document: a section for each result, with its charts.
 
+use crate::load::scenario::Driver;
+
 use super::{
     chart::{self, Axis, Figure, Line},
     input::Input,
+    order,
     section::{Quantiles, Row, Section},
     table::{Cell, count, digits, escape, span, table},
 };
-use crate::order::OrderResult;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -18,6 +20,9 @@ pub fn page(title: &str, inputs: &[Input]) -> String {
         .map(|input| match input {
             Input::Section(section) => section.title.clone(),
             Input::Order(_) => "order against throughput".into(),
+            Input::Compare(_) => "bars and baselines".into(),
+            Input::Tune(tune) => format!("settings for {}", tune.workload()),
+            Input::Pressure(_) => "back-pressure".into(),
         })
         .collect();
     let links: String = names
@@ -30,7 +35,10 @@ pub fn page(title: &str, inputs: &[Input]) -> String {
         body += &format!("<section id=\"r{index}\"><h2>{}</h2>\n", escape(name));
         match input {
             Input::Section(section) => body += &of_section(section),
-            Input::Order(order) => body += &of_order(order),
+            Input::Order(order) => body += &order::html(order),
+            Input::Compare(compare) => body += &compare.html(),
+            Input::Tune(tune) => body += &tune.html(),
+            Input::Pressure(pressure) => body += &pressure.html(),
         }
         body += "</section>\n";
     }
@@ -59,6 +67,7 @@ fn of_section(section: &Section) -> String {
         html += "<h3>Side by side</h3>\n";
         html += &strategies(&section.rows);
     }
+    section.rows.iter().for_each(|row| html += &processes(row));
     for (name, reason) in &section.unfit {
         html += &format!("<p class=\"faint\">{} was not measured: {}</p>\n", escape(name), escape(reason));
     }
@@ -72,7 +81,8 @@ fn of_section(section: &Section) -> String {
     html
 }
 
-fn facts(facts: &[(String, String)]) -> String {
+/// What is known beside the tables and charts.
+pub fn facts(facts: &[(String, String)]) -> String {
     let pairs =
         facts.iter().map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value)));
     format!("<dl>{}</dl>\n", pairs.collect::<String>())
@@ -87,7 +97,48 @@ struct Column {
     less_is_better: Option<bool>,
 }
 
-static COLUMNS: [Column; 16] = [
+impl Column {
+    /// Percentiles are of those requests alone that came so far: `None` if this column has none, else the share of those that did not.
+    fn left_out(&self) -> Option<fn(&Row) -> f64> {
+        match self.heading {
+            "waiting p50" | "p99" | "p99.9" | "longest" => Some(|row| row.share_without_wait),
+            "latency p99" => Some(|row| row.share_without_latency),
+            _ => None,
+        }
+    }
+}
+
+/// Where the shares of requests that have no part in a distribution differ by more than this, its percentiles are of different requests.
+const SAME_SHARE: f64 = 0.001;
+
+/// Whether percentiles of these rows are of alike shares of their requests.
+fn is_alike<'a>(rows: impl Iterator<Item = &'a Row> + Clone, left_out: fn(&Row) -> f64) -> bool {
+    let shares = || rows.clone().map(left_out);
+    shares().fold(0.0, f64::max) - shares().fold(1.0, f64::min) <= SAME_SHARE
+}
+
+/// Those that were asked in the same way as this one: what is the best is so among them. Of older results that is not known, and then it is
+/// taken to be so.
+fn rivals<'a>(rows: &'a [Row], row: &Row) -> impl Iterator<Item = &'a Row> + Clone + use<'a> {
+    let way = row.driver;
+    rows.iter().filter(move |other| other.driver.is_none() || way.is_none() || other.driver == way)
+}
+
+/// Whether all were asked in the same way.
+fn is_one_driver(rows: &[Row]) -> bool {
+    let mut drivers = rows.iter().filter_map(|row| row.driver);
+    drivers.next().is_none_or(|first| drivers.all(|driver| driver == first))
+}
+
+fn driver(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Tasks => "by tasks",
+        Driver::Threads => "by threads",
+        Driver::Pool => "by jobs of the pool",
+    }
+}
+
+static COLUMNS: [Column; 23] = [
     Column {
         heading: "completed a second",
         number: |row| row.throughput,
@@ -124,10 +175,41 @@ static COLUMNS: [Column; 16] = [
         shown: span,
         less_is_better: Some(true),
     },
+    // Who fares worst under an overload never has a latency.
+    Column {
+        heading: "unanswered",
+        number: |row| row.unanswered_count.map(|count| count as f64),
+        shown: count,
+        less_is_better: Some(true),
+    },
+    Column {
+        heading: "these took at least, p99",
+        number: |row| of(row.unanswered, |took| took.p99),
+        shown: span,
+        less_is_better: None,
+    },
     // What an open loop would hide if it measured from there.
     Column {
         heading: "latency p99 from sending",
         number: |row| of(row.uncorrected, |latencies| latencies.p99),
+        shown: span,
+        less_is_better: None,
+    },
+    Column {
+        heading: "failed p99",
+        number: |row| of(row.failures, |took| took.p99),
+        shown: span,
+        less_is_better: None,
+    },
+    Column {
+        heading: "sent late, all workers busy",
+        number: |row| row.sent_late_count.map(|count| count as f64),
+        shown: count,
+        less_is_better: None,
+    },
+    Column {
+        heading: "by p99",
+        number: |row| of(row.sent_late, |late| late.p99),
         shown: span,
         less_is_better: None,
     },
@@ -156,7 +238,19 @@ static COLUMNS: [Column; 16] = [
         shown: digits,
         less_is_better: Some(true),
     },
-    Column { heading: "fairness", number: |row| Some(row.fairness), shown: digits, less_is_better: None },
+    Column {
+        heading: "delay, worse ones lent first",
+        number: |row| row.passed_over.as_ref().map(|delay| delay.mean),
+        shown: digits,
+        less_is_better: Some(true),
+    },
+    Column {
+        heading: "delay p99",
+        number: |row| row.passed_over.as_ref().map(|delay| delay.p99 as f64),
+        shown: count,
+        less_is_better: Some(true),
+    },
+    Column { heading: "fairness", number: |row| row.fairness, shown: digits, less_is_better: None },
     Column {
         heading: "refused",
         number: |row| Some(row.refused as f64),
@@ -187,52 +281,154 @@ fn of(quantiles: Option<Quantiles>, pick: fn(Quantiles) -> u64) -> Option<f64> {
     quantiles.map(|quantiles| pick(quantiles) as f64)
 }
 
-/// One row a subject. The best of a column is marked, unless all are equal; a column of which nobody has anything is left out.
+/// A column for each subject, which fit beside each other on a phone and on paper, and a row for each number. The best of a row is marked, unless all
+/// are equal, or what is beside each other cannot be compared, which is said below; a row of which nobody has anything is left out.
 fn strategies(rows: &[Row]) -> String {
     let columns: Vec<&Column> =
         COLUMNS.iter().filter(|column| rows.iter().any(|row| (column.number)(row).is_some())).collect();
-    let best = columns.iter().map(|column| {
-        let numbers = || rows.iter().filter_map(column.number);
-        let (least, most) =
-            (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
-        let best = if column.less_is_better? { least } else { most };
-        (least < most).then_some(best)
+    let alike = is_one_driver(rows);
+    let headings: Vec<String> = rows
+        .iter()
+        .map(|row| match row.driver.filter(|_| !alike) {
+            None => row.name.clone(),
+            Some(who) => format!("{}, asked {}", row.name, driver(who)),
+        })
+        .collect();
+    let headings: Vec<&str> = ["subject"].into_iter().chain(headings.iter().map(String::as_str)).collect();
+    let mut unlike = Vec::new();
+    let cells: Vec<Vec<Cell>> = columns
+        .iter()
+        .map(|column| {
+            let comparable =
+                |row| column.left_out().is_none_or(|left_out| is_alike(rivals(rows, row), left_out));
+            if !rows.iter().all(comparable) {
+                unlike.push(column.heading);
+            }
+            let best = |row| {
+                let less = column.less_is_better.filter(|_| comparable(row))?;
+                best_of(rivals(rows, row).filter_map(column.number), less)
+            };
+            let numbers = rows.iter().map(|row| match (column.number)(row) {
+                None => Cell::from("–".to_owned()),
+                Some(number) => Cell { text: (column.shown)(number), best: best(row) == Some(number) },
+            });
+            [Cell::from(column.heading.to_owned())].into_iter().chain(numbers).collect()
+        })
+        .collect();
+    let mut html = table(&headings, cells);
+    if !alike {
+        html += "<p class=\"faint\">They were asked in different ways, so what is beside each other may be of two harnesses: the best is marked \
+                 among those that were asked in the same way.</p>\n";
+    }
+    if !unlike.is_empty() {
+        html += &format!(
+            "<p class=\"faint\">{}: {UNLIKE}, so no number is marked as the best.</p>\n",
+            unlike.join(", ")
+        );
+    }
+    html
+}
+
+/// Said of percentiles of different shares of the requests.
+const UNLIKE: &str = "the subjects leave out different shares of their requests (more than 0.1 % apart), and these are the worst ones";
+
+/// The best of some numbers, unless all are equal.
+pub fn best_of(numbers: impl Iterator<Item = f64>, less_is_better: bool) -> Option<f64> {
+    let (least, most) = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| {
+        (least.min(number), most.max(number))
     });
-    let best: Vec<Option<f64>> = best.collect();
-    let headings: Vec<&str> =
-        ["subject"].into_iter().chain(columns.iter().map(|column| column.heading)).collect();
-    let cells = rows.iter().map(|row| {
-        let numbers = columns.iter().zip(&best).map(|(column, best)| match (column.number)(row) {
-            None => Cell::from("–".to_owned()),
-            Some(number) => Cell { text: (column.shown)(number), best: *best == Some(number) },
-        });
-        [Cell::from(row.name.clone())].into_iter().chain(numbers).collect()
+    (least < most).then_some(if less_is_better { least } else { most })
+}
+
+/// A row a process, and what they did to each other.
+fn processes(row: &Row) -> String {
+    let Some(processes) = &row.processes else { return String::new() };
+    let cells = processes.rows.iter().map(|process| {
+        let counts = &process.counts;
+        let number = |number: u64| Cell::from(count(number as f64));
+        vec![
+            Cell::from(process.name.clone()),
+            number(process.workers.into()),
+            digits(process.held.mean).into(),
+            format!("{} to {}", process.held.least, process.held.most).into(),
+            number(process.requests),
+            rate(process.throughput).into(),
+            span(process.waiting_ns.p50 as f64).into(),
+            span(process.waiting_ns.p99 as f64).into(),
+            number(counts.by_scheduler()),
+            number(counts.by_backend()),
+            number(counts.by_caller()),
+            number(counts.claim_lost),
+        ]
     });
-    table(&headings, cells)
+    let headings = [
+        "process",
+        "workers",
+        "units held",
+        "least to most",
+        "requests",
+        "completed a second",
+        "waiting p50",
+        "p99",
+        "scheduler's failures",
+        "backend's",
+        "caller's",
+        "claims lost",
+    ];
+    format!(
+        "<h3>Processes of {}</h3>\n<p class=\"faint\">{} units shared through {}, {} uses; a unit went to another process {} times.</p>\n{}",
+        escape(&row.name),
+        count(processes.units as f64),
+        escape(&processes.server),
+        count(processes.uses as f64),
+        count(processes.handed_over as f64),
+        table(&headings, cells)
+    )
 }
 
 fn figures(section: &Section) -> Vec<Figure> {
     let rows = &section.rows;
     let mut figures = Vec::new();
-    figures.extend(percentiles("Waiting for a lease", rows, |row| &row.waiting));
-    figures
-        .extend(percentiles("Latency: from the moment that was meant to the end", rows, |row| &row.latency));
+    let unlike = |left_out: fn(&Row) -> f64| match is_alike(rows.iter(), left_out) {
+        true => String::new(),
+        false => format!(" Not to be compared as they are: {UNLIKE}."),
+    };
+    let note = unlike(|row| row.share_without_wait);
+    figures.extend(percentiles("Waiting for a lease", &note, rows, |row| &row.waiting));
+    let censored = rows.iter().filter_map(|row| row.unanswered_count).sum::<u64>() > 0;
+    let note = if censored {
+        " Requests that were not answered (never sent, cut by the end, timed out, given up) are not in it, and took at least what the table \
+         above says: under an overload the true curve lies higher."
+    } else {
+        ""
+    };
+    let title = "Latency: from the moment that was meant to the end";
+    let note = format!(
+        " Of completed requests; one that the backend fails may end sooner.{note}{}",
+        unlike(|row| row.share_without_latency)
+    );
+    figures.extend(percentiles(title, &note, rows, |row| &row.latency));
     if rows.iter().any(|row| !row.series.is_empty()) {
-        let over_time =
-            |title: &str, note: &str, unit: &str, pick: fn(&crate::load::result::Point) -> f64| {
-                let x = Axis {
-                    title: "time of the subject's rounds, s".into(),
-                    label: digits_short,
-                    is_logarithm: false,
-                };
-                let y = Axis { title: unit.into(), label: count, is_logarithm: false };
-                let line = |row: &Row| Line {
-                    name: row.name.clone(),
-                    points: row.series.iter().map(|point| (point.at, pick(point))).collect(),
-                    labels: Vec::new(),
-                };
-                chart::lines(title, note, &x, &y, &rows.iter().map(line).collect::<Vec<_>>())
+        let over_time = |title: &str,
+                         note: &str,
+                         unit: &str,
+                         pick: fn(&crate::load::result::Point) -> f64| {
+            let x = Axis {
+                title: if section.virtual_time {
+                    "virtual time, s"
+                } else {
+                    "time of the subject's rounds, s"
+                }
+                .into(),
+                label: digits_short,
+                is_logarithm: false,
             };
+            let y = Axis { title: unit.into(), label: count, is_logarithm: false };
+            let line = |row: &Row| {
+                Line::new(row.name.clone(), row.series.iter().map(|point| (point.at, pick(point))).collect())
+            };
+            chart::lines(title, note, &x, &y, &rows.iter().map(line).collect::<Vec<_>>())
+        };
         figures.push(over_time(
             "Throughput over time",
             "Requests that were served, in each interval.",
@@ -241,7 +437,11 @@ fn figures(section: &Section) -> Vec<Figure> {
         ));
         figures.push(over_time(
             "Waiting queue over time",
-            "Requests that wait for a lease at that moment.",
+            if section.virtual_time {
+                "The longest line of each interval."
+            } else {
+                "Requests that wait for a lease at that moment."
+            },
             "requests",
             |point| point.waiting as f64,
         ));
@@ -254,7 +454,7 @@ fn figures(section: &Section) -> Vec<Figure> {
             .extend(row.heat.as_ref().map(|heat| chart::heat(&row.name, heat, section.resources, greatest)));
     }
     figures.extend(chart::utilisation(rows));
-    figures.push(chart::fairness(rows));
+    figures.extend(chart::fairness(rows));
     for (index, row) in rows.iter().enumerate() {
         let rank = row.rank.as_ref().filter(|rank| !rank.histogram.is_empty());
         figures.extend(rank.map(|rank| chart::rank_errors(&row.name, rank, index)));
@@ -263,17 +463,17 @@ fn figures(section: &Section) -> Vec<Figure> {
 }
 
 /// Percentiles with an axis of nines; both axes are logarithmic.
-fn percentiles(title: &str, rows: &[Row], curve: fn(&Row) -> &Vec<(f64, u64)>) -> Option<Figure> {
+fn percentiles(title: &str, more: &str, rows: &[Row], curve: fn(&Row) -> &Vec<(f64, u64)>) -> Option<Figure> {
     // Less than a microsecond is the clock's own.
     let point =
         |&(share, nanos): &(f64, u64)| (-(1.0 - share).max(1e-9).log10(), (nanos.max(1_000) as f64).log10());
+    let told = |&(share, nanos): &(f64, u64)| [percent(share), span(nanos as f64)];
     let lines: Vec<Line> = rows
         .iter()
         .filter(|row| curve(row).len() > 1)
         .map(|row| Line {
-            name: row.name.clone(),
-            points: curve(row).iter().map(point).collect(),
-            labels: Vec::new(),
+            told: curve(row).iter().map(told).collect(),
+            ..Line::new(row.name.clone(), curve(row).iter().map(point).collect())
         })
         .collect();
     if lines.is_empty() {
@@ -283,7 +483,7 @@ fn percentiles(title: &str, rows: &[Row], curve: fn(&Row) -> &Vec<(f64, u64)>) -
     let y =
         Axis { title: "time, at most".into(), label: |log| span_short(10f64.powf(log)), is_logarithm: true };
     let note = "How long this share of requests took at most; each step to the right leaves out nine of ten of the rest.";
-    Some(chart::lines(title, note, &x, &y, &lines))
+    Some(chart::lines(title, &format!("{note}{more}"), &x, &y, &lines))
 }
 
 /// 1 is 90 %, 2 is 99 %.
@@ -301,6 +501,12 @@ fn nines(log: f64) -> String {
     format!("{share:.*}", (log.floor().max(0.0) as usize).min(6))
 }
 
+/// As many digits as tell a share from 1.
+fn percent(share: f64) -> String {
+    let nines = -(1.0 - share).max(1e-12).log10();
+    format!("{:.*}", (nines.ceil().max(1.0) as usize).saturating_sub(1).max(1), share * 100.0)
+}
+
 fn span_short(nanos: f64) -> String {
     let text = span(nanos);
     let (number, unit) = text.split_once(' ').expect("a number and a unit");
@@ -312,77 +518,6 @@ fn span_short(nanos: f64) -> String {
 fn digits_short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-}
-
-/// The curve of a fleet size: from the exact order to the fastest.
-fn of_order(order: &OrderResult) -> String {
-    let mut sizes: Vec<u32> = order.cells.iter().map(|cell| cell.resources).collect();
-    sizes.dedup();
-    let line = |&size: &u32, lost: fn(&crate::order::Cell) -> f64| {
-        let of_size = order.cells.iter().filter(|cell| cell.resources == size);
-        let point = |cell: &crate::order::Cell| {
-            let at = (cell.pairs_per_second / 1e6, lost(cell).max(0.01).log10());
-            (at, cell.strategy.clone())
-        };
-        let (points, labels): (Vec<_>, Vec<_>) = of_size.map(point).unzip();
-        Line { name: format!("{} resources", count(f64::from(size))), points, labels }
-    };
-    let lines = |lost: fn(&crate::order::Cell) -> f64| {
-        sizes.iter().map(|size| line(size, lost)).collect::<Vec<Line>>()
-    };
-    let x = Axis {
-        title: "million acquisitions and returns a second".into(),
-        label: digits,
-        is_logarithm: false,
-    };
-    let y =
-        Axis { title: "mean rank error".into(), label: |log| digits(10f64.powf(log)), is_logarithm: true };
-    let note = "Each point is a strategy; 0.01 stands for none at all. To the right is faster, further down is better order.";
-    let errors = lines(|cell| cell.rank_error_mean);
-    let mut figure = chart::lines("Order against throughput", note, &x, &y, &errors);
-    let cells = order.cells.iter().map(|cell| {
-        vec![
-            Cell::from(format!("{}, {}", count(f64::from(cell.resources)), cell.strategy)),
-            digits(cell.ns_per_pair).into(),
-            format!("{:.2}", cell.ratio_to_sticky).into(),
-            digits(cell.rank_error_mean).into(),
-            cell.rank_error_p99.to_string().into(),
-            digits(cell.law).into(),
-            digits(cell.delay_mean).into(),
-            cell.delay_p99.to_string().into(),
-            cell.delay_max.to_string().into(),
-        ]
-    });
-    figure.table = table(
-        &[
-            "fleet, strategy",
-            "ns a pair",
-            "time over sticky's",
-            "rank error",
-            "p99",
-            "5n/6 law",
-            "delay",
-            "delay p99",
-            "delay max",
-        ],
-        cells,
-    );
-    let y = Axis {
-        title: "delay, of 99 % at most".into(),
-        label: |log| digits(10f64.powf(log)),
-        is_logarithm: true,
-    };
-    let note = "How many worse ones were lent while a resource could be had; 0.01 stands for none at all. Its mean is near that of the rank errors, its \
-                tail is not: whoever waits in a shard that nobody looks at waits long.";
-    let delays = lines(|cell| cell.delay_p99 as f64);
-    let delay = chart::lines("Delay against throughput", note, &x, &y, &delays);
-    let settings = [
-        ("shards", order.shards.to_string()),
-        ("threads", order.threads.to_string()),
-        ("rounds", order.rounds.to_string()),
-        ("seed", order.seed.to_string()),
-    ];
-    facts(&settings.map(|(name, value)| (name.to_owned(), value))) + &figure.html() + &delay.html()
 }
 
 #[cfg(test)]

@@ -5,18 +5,25 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`input`] | results of `load`, `replay` and `order`, read and told apart |
-//! | [`section`] | what is shown of one result, whatever command it is from |
+//! | [`input`] | results of other commands, read and told apart |
+//! | [`section`] | what is shown of one result of `load` or `replay` |
+//! | [`order`], [`compare`], [`tune`], [`pressure`] | what is shown of results of these |
 //! | [`chart`] | drawn with `plotters` as SVG |
 //! | [`html`], [`table`] | the document; tables |
 
 mod chart;
+mod compare;
 mod html;
 mod input;
+mod order;
+mod pressure;
 mod section;
 mod table;
+mod tune;
 
 use std::path::PathBuf;
+
+pub use self::table::count;
 
 use clap::Args;
 
@@ -27,7 +34,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 pub struct Report {
-    /// Results of `load`, `replay` or `order`, as JSON.
+    /// Results of `load`, `replay`, `order`, `compare`, `tune` or `pressure`, as JSON.
     #[arg(value_name = "FILE", required = true)]
     pub results: Vec<PathBuf>,
 

@@ -1,8 +1,9 @@
 //! What is shown of one result, whatever command it is from.
 
+use super::table::count;
 use crate::load::{
-    result::{Heat, LoadResult, Point, Times},
-    scenario::Loop,
+    result::{Heat, LoadResult, Point, Processes, Times},
+    scenario::{Driver, Loop},
 };
 
 pub struct Section {
@@ -29,10 +30,22 @@ pub struct Row {
     pub latencies: Option<Quantiles>,
     /// Latency from when a request was really sent, where that is another moment than the one that was meant.
     pub uncorrected: Option<Quantiles>,
+    /// Of requests that nobody answered, how long they had gone on; and how many these are.
+    pub unanswered: Option<Quantiles>,
+    pub unanswered_count: Option<u64>,
+    /// Of requests that the backend failed; how late requests were sent because all workers were busy, and how many.
+    pub failures: Option<Quantiles>,
+    pub sent_late: Option<Quantiles>,
+    pub sent_late_count: Option<u64>,
     /// How long leases were held, and the backend's delay in that; how late the tool itself was.
     pub held: Option<Quantiles>,
     pub delay: Option<Quantiles>,
     pub late: Option<Quantiles>,
+    /// Shares of all requests that have no part in the waits, as they got no lease, and in the latencies, as they were not completed.
+    pub share_without_wait: f64,
+    pub share_without_latency: f64,
+    /// Who asked, if the result tells.
+    pub driver: Option<Driver>,
     /// For the charts: share, and nanoseconds that this share does not exceed.
     pub waiting: Vec<(f64, u64)>,
     pub latency: Vec<(f64, u64)>,
@@ -42,12 +55,15 @@ pub struct Row {
     pub cancelled: Option<u64>,
     pub unsent: Option<u64>,
     pub rank: Option<Rank>,
-    pub fairness: f64,
+    pub passed_over: Option<PassedOver>,
+    /// `None` if nobody has had a lease.
+    pub fairness: Option<f64>,
     pub fairness_of_workers: Option<f64>,
     pub series: Vec<Point>,
     pub heat: Option<Heat>,
     /// Of each resource by its name: from 0 to 1, over the whole run.
     pub utilisation: Vec<(String, f64)>,
+    pub processes: Option<Processes>,
     pub faults: Vec<String>,
 }
 
@@ -58,6 +74,12 @@ pub struct Rank {
     pub histogram: Vec<(u64, u64)>,
     /// `None` for what has none.
     pub shards: Option<u32>,
+}
+
+/// The same loss as the rank error, seen from those that were not lent: the delay of docs/order-quality.md.
+pub struct PassedOver {
+    pub mean: f64,
+    pub p99: u64,
 }
 
 impl Rank {
@@ -96,6 +118,26 @@ impl Section {
             ("seed", scenario.seed.to_string()),
             ("processors", result.processors.to_string()),
         ];
+        let mut facts: Vec<(String, String)> =
+            facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        for subject in &result.subjects {
+            // What memory's growth was measured against, and what it was.
+            if let Some(soak) = subject.run.as_ref().and_then(|run| run.soak.as_ref()) {
+                let growth = soak
+                    .growth
+                    .map_or_else(|| "not measured".into(), |growth| format!("{:.2} %", growth * 100.0));
+                let heap = soak.heap_bytes.iter().max().map_or(0.0, |&bytes| bytes as f64);
+                let told = format!(
+                    "fleet {} bytes, heap at most {} bytes in {} looks, growth {growth}; {} values retired, at most {} waited to be freed",
+                    count(soak.fleet_bytes as f64),
+                    count(heap),
+                    soak.heap_bytes.len(),
+                    count(soak.retired as f64),
+                    count(soak.most_while_it_stayed as f64),
+                );
+                facts.push((format!("soak of {}", subject.name), told));
+            }
+        }
         let settings = toml::to_string(scenario).expect("a scenario is plain values");
         let resources = scenario.resources;
         let is_open = scenario.pace == Loop::Open;
@@ -107,7 +149,18 @@ impl Section {
             }
             let Some(run) = subject.run else { continue };
             let shards = run.shards;
+            let was_lent = run.counts.leases() > 0;
+            let requests = (run.requests + run.unsent).max(1) as f64;
+            let completed = run.completed_ns.as_ref().unwrap_or(&run.latency_ns);
+            // Who only looks wants no lease.
+            let without = |count: u64| 1.0 - (count + run.counts.peeked).min(run.requests) as f64 / requests;
             rows.push(Row {
+                share_without_wait: without(run.waiting_ns.count),
+                share_without_latency: without(completed.count),
+                driver: run.driver,
+                failures: run.failed_ns.as_ref().and_then(Quantiles::of),
+                sent_late: run.sent_late_ns.as_ref().and_then(Quantiles::of),
+                sent_late_count: run.sent_late_ns.as_ref().map(|late| late.count),
                 throughput: Some(run.throughput),
                 refused: run.counts.by_scheduler(),
                 failed: run.counts.by_backend(),
@@ -120,18 +173,22 @@ impl Section {
                     histogram: error.histogram.clone(),
                     shards,
                 }),
-                fairness: run.fairness.resources,
-                fairness_of_workers: Some(run.fairness.workers),
+                passed_over: None,
+                fairness: was_lent.then_some(run.fairness.resources),
+                fairness_of_workers: was_lent.then_some(run.fairness.workers),
                 faults: run.faults().collect(),
                 waits: Quantiles::of(&run.waiting_ns),
-                latencies: Quantiles::of(&run.latency_ns),
+                latencies: Quantiles::of(completed),
+                latency: completed.curve.clone(),
                 uncorrected: run.uncorrected_ns.as_ref().and_then(Quantiles::of),
+                unanswered: Quantiles::of(&run.unanswered_ns),
+                unanswered_count: Some(run.unanswered_ns.count),
                 held: Quantiles::of(&run.held_ns),
                 delay: run.delay_ns.as_ref().and_then(Quantiles::of),
                 late: Quantiles::of(&run.late_ns),
                 waiting: run.waiting_ns.curve,
-                latency: run.latency_ns.curve,
                 series: run.series,
+                processes: run.processes,
                 heat: Some(run.heat).filter(|heat| !heat.rows.is_empty()),
                 utilisation: Vec::new(),
                 name: subject.name,
@@ -141,7 +198,7 @@ impl Section {
             title: result.source.clone(),
             partial: result.interrupted,
             virtual_time: false,
-            facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
+            facts,
             resources,
             settings: Some(settings),
             rows,

@@ -8,7 +8,7 @@ use super::{Report, Subject};
 type Column = (&'static str, fn(&Subject) -> String);
 
 /// Columns before the utilisation of each resource.
-const COLUMNS: [Column; 20] = [
+const COLUMNS: [Column; 23] = [
     ("strategy", |s| s.name.clone()),
     ("completed", |s| s.completed.to_string()),
     ("failed", |s| s.failed.to_string()),
@@ -24,6 +24,9 @@ const COLUMNS: [Column; 20] = [
     ("waiting_ns_max", |s| s.waiting_ns.max.to_string()),
     ("rank_error_mean", |s| s.rank_error.mean.to_string()),
     ("rank_error_p99", |s| s.rank_error.p99.to_string()),
+    ("delay_mean", |s| s.delay.mean.to_string()),
+    ("delay_p99", |s| s.delay.p99.to_string()),
+    ("delay_max", |s| s.delay.max.to_string()),
     ("disagreements", |s| s.disagreements.to_string()),
     ("fairness_all", |s| s.fairness.all.to_string()),
     ("fairness_within_tiers", |s| s.fairness.within_tiers.to_string()),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     cli::Format,
     fleet::Fleet,
-    simulate::{Statistics, jain},
+    simulate::{Distribution, Statistics, jain},
 };
 
 /// Version of the JSON form. Fields may be added under the same number; none changes or goes.
@@ -60,10 +60,29 @@ pub struct Subject {
     pub duration_ns: u64,
     pub waiting_ns: Waiting,
     pub rank_error: RankError,
+    /// How many strictly worse ones were lent while a resource could be had, for each lease of it.
+    pub delay: RankError,
     pub disagreements: u64,
     pub fairness: Fairness,
     pub events: Events,
+    pub series: Series,
     pub resources: Vec<ResourceUse>,
+}
+
+/// Intervals of equal length, from the first arrival on.
+#[derive(Debug, Serialize)]
+pub struct Series {
+    pub seconds_of_an_interval: f64,
+    pub points: Vec<Point>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Point {
+    /// The end of the interval, in seconds.
+    pub at: f64,
+    /// Requests a second that were served in it, and the longest line.
+    pub completed: f64,
+    pub waiting: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,6 +93,8 @@ pub struct Waiting {
     pub p99: u64,
     pub p99_9: u64,
     pub max: u64,
+    /// Share of requests, and what it does not exceed: for a curve.
+    pub curve: Vec<(f64, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,6 +102,19 @@ pub struct RankError {
     pub mean: f64,
     pub p99: u64,
     pub max: u64,
+    /// Error and how often it was seen, of those that were seen.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+impl RankError {
+    fn new(distribution: &Distribution) -> Self {
+        RankError {
+            mean: rounded(distribution.mean()),
+            p99: distribution.quantile(0.99),
+            max: distribution.max(),
+            histogram: distribution.counts(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -128,7 +162,13 @@ impl Subject {
             .clone()
             .map(|(spec, usage)| (spec.tier, share(usage.held, spec.max_in_flight) / f64::from(spec.weight)))
             .collect();
-        let (waiting, rank_error) = (&statistics.waiting, &statistics.rank_error);
+        let waiting = &statistics.waiting;
+        let seconds = statistics.series.width() as f64 / 1e9;
+        let points = statistics.series.points().map(|(end, interval)| Point {
+            at: end as f64 / 1e9,
+            completed: rounded(interval.completed as f64 / seconds),
+            waiting: interval.waiting,
+        });
         Subject {
             name: name.to_owned(),
             completed: statistics.completed,
@@ -144,12 +184,11 @@ impl Subject {
                 p99: waiting.quantile(0.99),
                 p99_9: waiting.quantile(0.999),
                 max: waiting.max(),
+                curve: waiting.curve(),
             },
-            rank_error: RankError {
-                mean: rounded(rank_error.mean()),
-                p99: rank_error.quantile(0.99),
-                max: rank_error.max(),
-            },
+            rank_error: RankError::new(&statistics.rank_error),
+            delay: RankError::new(&statistics.delay),
+            series: Series { seconds_of_an_interval: seconds, points: points.collect() },
             disagreements: statistics.disagreements,
             fairness: fairness(&shares),
             events: Events { emitted, dropped },

@@ -21,9 +21,11 @@ pub fn render(report: &Report) -> String {
         ("max", |s| seconds(s.waiting_ns.max)),
     ];
     by_subject(&mut text, "waiting, s", &columns, subjects);
-    let columns: [Column; 7] = [
+    let columns: [Column; 9] = [
         ("rank error", |s| format!("{:.3}", s.rank_error.mean)),
         ("p99", |s| s.rank_error.p99.to_string()),
+        ("delay p99", |s| s.delay.p99.to_string()),
+        ("longest", |s| s.delay.max.to_string()),
         ("wrong", |s| s.disagreements.to_string()),
         ("fairness", |s| format!("{:.3}", s.fairness.all)),
         ("in tiers", |s| format!("{:.3}", s.fairness.within_tiers)),

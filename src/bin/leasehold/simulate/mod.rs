@@ -15,6 +15,7 @@ mod backend;
 mod bucket;
 mod oracle;
 mod queue;
+mod series;
 mod statistics;
 
 use std::{collections::VecDeque, time::Duration};
@@ -24,7 +25,7 @@ use leasehold::{
     baseline::{Lend, Lent, Unavailable},
 };
 
-pub use self::statistics::{Statistics, jain};
+pub use self::statistics::{Distribution, Statistics, jain};
 use self::{
     backend::{Answer, Backend},
     oracle::Oracle,
@@ -136,6 +137,12 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
             self.line.pop_back();
             self.statistics.rejected += 1;
         }
+        self.note(0);
+    }
+
+    /// Notes that so many were served now, and how long the line is.
+    fn note(&mut self, completed: u64) {
+        self.statistics.series.record(self.now, completed, self.line.len());
     }
 
     /// The trace has ended: everything under way is brought to its end.
@@ -163,6 +170,7 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
             }
             self.hopeful = true;
             self.serve_line();
+            self.note(0);
         }
     }
 
@@ -203,6 +211,7 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
         let except: &[u32] = if elsewhere { &attempt.tried } else { &[] };
         let verdict = self.oracle.acquired(index, except);
         self.statistics.rank_error.record(verdict.rank_error);
+        verdict.delay.into_iter().for_each(|delay| self.statistics.delay.record(delay));
         self.statistics.disagreements += u64::from(!verdict.eligible);
 
         attempt.waited += self.now - attempt.since;
@@ -235,6 +244,7 @@ impl<'a, L: Lend<Server> + 'a> Simulation<'a, L> {
                 lease.finish(rests.unwrap_or(Outcome::Ok { latency: Duration::from_nanos(held) }));
                 self.rests(index, rest);
                 self.statistics.completed += 1;
+                self.note(1);
                 self.statistics.waiting.record(attempt.waited);
             }
             Answer::Failed { .. } => {

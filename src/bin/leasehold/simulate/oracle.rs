@@ -2,7 +2,9 @@
 //!
 //! The oracle learns only what a caller knows: which leases were given and ended, and which resources cool until when.
 //! It answers how many eligible resources were strictly better than the one given: the **rank error**. Ties do not
-//! count. Every operation costs O(log r) for r different ranks in the fleet (a Fenwick tree of counts by rank), plus
+//! count. And the same loss from the other side, the **delay**: how many strictly worse ones were lent while a resource could be had, from the
+//! moment at which it could until it was lent; those that were asked for without it do not count. Each lending of a worse one is somebody's
+//! rank error and somebody's delay. Every operation costs O(log r) for r different ranks in the fleet (a Fenwick tree of counts by rank), plus
 //! O(log n) for n resources that are cooling.
 
 use std::collections::BTreeSet;
@@ -17,6 +19,9 @@ pub struct Oracle {
     ranks: Vec<u64>,
     eligible: Counts,
     total: u64,
+    /// How often each rank was lent, and all together.
+    lent: Counts,
+    lendings: u64,
     /// Deadlines of all that cool.
     cooling: BTreeSet<(u64, u32)>,
     /// Those among them that have a slot free: what will be eligible by the end of a cooling alone.
@@ -31,6 +36,10 @@ struct Member {
     cool_until: u64,
     /// Where it is counted now, if it is.
     counted: Option<usize>,
+    /// How often a worse one had been lent when it came to be counted there.
+    before: u64,
+    /// How often since it could be had, while it was counted elsewhere.
+    passed: u64,
 }
 
 /// What an acquire was worth.
@@ -38,6 +47,8 @@ struct Member {
 pub struct Verdict {
     /// Eligible and strictly better.
     pub rank_error: u64,
+    /// How often a worse one was lent while it could be had; `None` if it could not.
+    pub delay: Option<u64>,
     /// Whether the resource was eligible at all.
     pub eligible: bool,
 }
@@ -49,7 +60,7 @@ impl Oracle {
             .into_iter()
             .map(|server| {
                 let Capacity::Limited(slots) = server.capacity() else { unreachable!("servers have slots") };
-                Member { server, slots, in_flight: 0, cool_until: 0, counted: None }
+                Member { server, slots, in_flight: 0, cool_until: 0, counted: None, before: 0, passed: 0 }
             })
             .collect();
         let mut ranks = Vec::new();
@@ -58,10 +69,11 @@ impl Oracle {
         }
         ranks.sort_unstable();
         ranks.dedup();
-        let eligible = Counts::new(ranks.len());
+        let (eligible, lent) = (Counts::new(ranks.len()), Counts::new(ranks.len()));
         let count = members.len();
         let (cooling, coming) = (BTreeSet::new(), BTreeSet::new());
-        let mut oracle = Oracle { members, ranks, eligible, total: 0, cooling, coming, now: 0 };
+        let mut oracle =
+            Oracle { members, ranks, eligible, total: 0, lent, lendings: 0, cooling, coming, now: 0 };
         (0..count).for_each(|index| oracle.recount(index));
         oracle
     }
@@ -95,13 +107,38 @@ impl Oracle {
         let left_out = except
             .iter()
             .filter(|&&other| self.members[other as usize].counted.is_some_and(|position| position < rank));
+        let left_out = left_out.count() as u64;
+        let is_eligible = self.members[index as usize].counted.is_some();
         let verdict = Verdict {
-            rank_error: better - left_out.count() as u64,
-            eligible: self.members[index as usize].counted.is_some(),
+            rank_error: better - left_out,
+            delay: is_eligible.then(|| self.passed(index as usize)),
+            eligible: is_eligible,
         };
+        self.lent.add(rank, 1);
+        self.lendings += 1;
+        for &other in except {
+            let other = &mut self.members[other as usize];
+            if other.counted.is_some_and(|position| position < rank) {
+                // It was not passed over: nobody wanted it.
+                other.before += 1;
+            }
+        }
         self.members[index as usize].in_flight += 1;
         self.recount(index as usize);
+        // It was lent: with a slot free it waits anew.
+        self.members[index as usize].passed = 0;
         verdict
+    }
+
+    /// How often a worse one was lent since this one could be had.
+    fn passed(&self, index: usize) -> u64 {
+        let member = &self.members[index];
+        member.passed + member.counted.map_or(0, |position| self.worse_lent(position) - member.before)
+    }
+
+    /// How often anything worse than this was lent, from the beginning.
+    fn worse_lent(&self, position: usize) -> u64 {
+        self.lendings - self.lent.below(position + 1)
     }
 
     /// A lease on `index` ended.
@@ -133,7 +170,10 @@ impl Oracle {
 
     fn recount(&mut self, index: usize) {
         let position = self.position(index);
+        let (passed, before) = (self.passed(index), self.worse_lent(position));
         let member = &mut self.members[index];
+        // Whoever cannot be had is passed over by nobody.
+        (member.passed, member.before) = (0, before);
         if let Some(old) = member.counted.take() {
             self.eligible.add(old, -1);
             self.total -= 1;
@@ -142,6 +182,7 @@ impl Oracle {
         let (free, cool) = (member.in_flight < member.slots, cooling.0 <= self.now);
         if free && cool {
             member.counted = Some(position);
+            member.passed = passed;
             self.eligible.add(position, 1);
             self.total += 1;
         }
@@ -155,7 +196,7 @@ impl Oracle {
 
 /// Counts by position with prefix sums in O(log n): a Fenwick tree.
 struct Counts {
-    tree: Vec<i32>,
+    tree: Vec<i64>,
 }
 
 impl Counts {
@@ -163,7 +204,7 @@ impl Counts {
         Counts { tree: vec![0; positions + 1] }
     }
 
-    fn add(&mut self, position: usize, change: i32) {
+    fn add(&mut self, position: usize, change: i64) {
         let mut node = position + 1;
         while node < self.tree.len() {
             self.tree[node] += change;
@@ -176,7 +217,7 @@ impl Counts {
         let mut node = position;
         let mut sum = 0;
         while node > 0 {
-            sum += i64::from(self.tree[node]);
+            sum += self.tree[node];
             node &= node - 1;
         }
         sum as u64
@@ -197,6 +238,7 @@ mod tests {
         let mut oracle = Oracle::new(servers.clone());
         let mut in_flight = vec![0u32; servers.len()];
         let mut until = vec![0u64; servers.len()];
+        let mut passed = vec![0u64; servers.len()];
         let mut random = SplitMix64::new(3);
         let mut now = 0;
         for _ in 0..20_000 {
@@ -223,8 +265,13 @@ mod tests {
                     let given = wanted[random.below(wanted.len() as u32) as usize];
                     let rank = |i: u32| servers[i as usize].priority(in_flight[i as usize]).rank();
                     let better = wanted.iter().filter(|&&other| rank(other) < rank(given)).count() as u64;
-                    let expected = Verdict { rank_error: better, eligible: true };
+                    let delay = Some(passed[given as usize]);
+                    let expected = Verdict { rank_error: better, delay, eligible: true };
                     assert_eq!(oracle.acquired(given, &except), expected);
+                    for &other in wanted.iter().filter(|&&other| rank(other) < rank(given)) {
+                        passed[other as usize] += 1;
+                    }
+                    passed[given as usize] = 0;
                     in_flight[given as usize] += 1;
                 }
                 2 | 3 if in_flight[index as usize] > 0 => {
@@ -238,6 +285,8 @@ mod tests {
                 }
                 _ => {}
             }
+            // Whoever cools, or has no slot, is passed over by nobody; also if that lasts for less than a step.
+            (0..count).filter(|&i| !open(i, &in_flight, &until)).for_each(|i| passed[i as usize] = 0);
         }
     }
 

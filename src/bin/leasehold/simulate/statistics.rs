@@ -2,6 +2,9 @@
 
 use hdrhistogram::Histogram;
 
+use super::series::Series;
+use crate::load::result::shares;
+
 /// A distribution of whole numbers, exact in count, sum and maximum, and within 0.1 % in its quantiles.
 pub struct Distribution {
     histogram: Histogram<u64>,
@@ -32,6 +35,20 @@ impl Distribution {
         self.max
     }
 
+    /// Values and how often each was seen, of those that were; above a thousand within 0.1 %.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let steps = self.histogram.iter_recorded();
+        steps.map(|step| (step.value_iterated_to().min(self.max), step.count_at_value())).collect()
+    }
+
+    /// Shares that are evenly spaced on an axis of nines, and the value that each does not exceed, as far as there are values to tell
+    /// them apart.
+    pub fn curve(&self) -> Vec<(f64, u64)> {
+        // Nine decimals: nothing of the last bit, in which machines differ.
+        let shares = shares(self.histogram.len()).map(|share| (share * 1e9).round() / 1e9);
+        shares.map(|share| (share, self.quantile(share))).collect()
+    }
+
     pub fn mean(&self) -> f64 {
         if self.histogram.is_empty() { 0.0 } else { self.sum as f64 / self.histogram.len() as f64 }
     }
@@ -58,6 +75,9 @@ pub struct Statistics {
     pub waiting: Distribution,
     /// Eligible resources strictly better than the one given, for each lease.
     pub rank_error: Distribution,
+    /// How many strictly worse ones were lent while a resource could be had, for each lease of it.
+    pub delay: Distribution,
+    pub series: Series,
     /// Answers that the oracle says are wrong: a resource that was not eligible, "none" while there was one, or a wrong
     /// moment at which there will be one.
     pub disagreements: u64,
@@ -78,6 +98,8 @@ impl Statistics {
             rate_limited: 0,
             waiting: Distribution::new(),
             rank_error: Distribution::new(),
+            delay: Distribution::new(),
+            series: Series::new(),
             disagreements: 0,
             usage: vec![Usage::default(); resources],
             end: 0,

@@ -1,5 +1,7 @@
 //! Which setting, why, and as which code.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::{
@@ -8,7 +10,13 @@ use super::{
     virtually::Virtual,
     workload::Workload,
 };
-use crate::choice::Choice;
+use crate::{
+    choice::Choice,
+    load::{
+        scenario::{Driver, Scenario},
+        subject::{EJECTED, LONGEST_EJECTED, MOST_EJECTED},
+    },
+};
 
 /// What is recommended.
 #[derive(Serialize)]
@@ -23,14 +31,14 @@ pub struct Advice {
     pub fairness_measured: [Played; 2],
 }
 
-/// How many settings go on to real threads.
+/// How many settings go on to real threads, beside one of each kind of strategy that has none among them.
 const FINALISTS: usize = 7;
 const LEAST: usize = 3;
 /// A setting that is this much slower than the fastest is as fast, for all that a shared machine can tell.
 const AS_FAST: f64 = 0.9;
 
 /// Those that lose no more requests than the best and let them wait no longer; of these the best order with each number of
-/// shards, and the library's default strategy with the most shards.
+/// shards, and the library's default strategy with the most shards; and of each kind of strategy the best, for virtual time knows nothing of its speed.
 pub fn finalists(simulated: &[Virtual], requests: usize) -> Vec<Setting> {
     let least_lost = simulated.iter().map(|result| result.lost).min().unwrap_or(0);
     let shortest = simulated.iter().map(|result| result.waiting_p99_ns).min().unwrap_or(0);
@@ -53,6 +61,12 @@ pub fn finalists(simulated: &[Virtual], requests: usize) -> Vec<Setting> {
     chosen.truncate(FINALISTS - 2);
     for result in sticky.into_iter().take(2) {
         if !chosen.contains(&result.setting) {
+            chosen.push(result.setting.clone());
+        }
+    }
+    let kind = |setting: &Setting| std::mem::discriminant(&setting.choice);
+    for result in &fit {
+        if chosen.iter().all(|setting| kind(setting) != kind(&result.setting)) {
             chosen.push(result.setting.clone());
         }
     }
@@ -80,26 +94,70 @@ fn fairer([strict, barging]: &[Played; 2]) -> &Played {
     if pays { barging } else { strict }
 }
 
-/// The places, in `simulated`, of the winner and of the runner-up: of those that are as fast as the fastest, bare and on the workload,
-/// the one with the best order, with fewer shards where that is the same.
-pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> (usize, Option<usize>) {
+/// How a finalist stands by the rules.
+pub struct Standing {
+    /// Its place in `simulated`.
+    at: usize,
+    /// Its speed over that of the fastest: bare, or served requests of the workload, whichever is the lower.
+    pace: f64,
+    rank_error: f64,
+    shards: u32,
+}
+
+impl Standing {
+    fn is_slow(&self) -> bool {
+        self.pace < AS_FAST
+    }
+}
+
+/// The finalists, the best first: of those that are as fast as the fastest, bare and on the workload, the one with the best order, with fewer
+/// shards where that is the same; the slow ones after all others, by their speed.
+pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> Vec<Standing> {
     let served = |setting: &str| kinds(played, setting).map_or(0.0, |kinds| fairer(&kinds).throughput);
     let most = live.iter().map(|live| served(&live.setting)).fold(0.0, f64::max);
     let fastest = live.iter().map(|live| live.pairs_per_second).fold(0.0, f64::max);
-    let place = |live: &Live| simulated.iter().position(|result| result.setting.name() == live.setting);
-    let mut order: Vec<(bool, f64, u32, usize)> = live
-        .iter()
-        .filter_map(|live| {
-            let at = place(live)?;
-            let slow = live.pairs_per_second < AS_FAST * fastest || served(&live.setting) < AS_FAST * most;
-            // The slow ones by their speed, after all others.
-            let key = if slow { -live.pairs_per_second } else { simulated[at].rank_error };
-            Some((slow, key, simulated[at].setting.shards, at))
-        })
-        .collect();
-    order.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
-    let winner = order.first().map_or(0, |first| first.3);
-    (winner, order.get(1).map(|second| second.3))
+    let standing = |live: &Live| {
+        let at = simulated.iter().position(|result| result.setting.name() == live.setting)?;
+        let Virtual { setting, rank_error, .. } = &simulated[at];
+        let of = |value: f64, greatest: f64| if greatest > 0.0 { value / greatest } else { 1.0 };
+        let pace = of(live.pairs_per_second, fastest).min(of(served(&live.setting), most));
+        Some(Standing { at, pace, rank_error: *rank_error, shards: setting.shards })
+    };
+    let mut standings: Vec<Standing> = live.iter().filter_map(standing).collect();
+    standings.sort_by(|a, b| {
+        let slow = a.is_slow().cmp(&b.is_slow());
+        let key = |one: &Standing| if one.is_slow() { -one.pace } else { one.rank_error };
+        slow.then(key(a).total_cmp(&key(b))).then(a.shards.cmp(&b.shards))
+    });
+    standings
+}
+
+/// Which rule has put the first one there, and which the second one behind it.
+fn decided(standings: &[Standing]) -> (String, String) {
+    let fast = standings.iter().filter(|one| !one.is_slow()).count();
+    let Some((first, rest)) = standings.split_first() else { return Default::default() };
+    let Some(second) = rest.first() else { return ("the only one that was played".into(), String::new()) };
+    if second.is_slow() {
+        let slow = format!("slower: {:.0} % of the fastest, bare or on the workload", second.pace * 100.0);
+        let why = if fast == 1 { "the only one within 10 % of the fastest" } else { "the fastest" };
+        return (format!("{why}, bare and on the workload"), slow);
+    }
+    if first.rank_error < second.rank_error {
+        let why =
+            format!("the best order of the {fast} within 10 % of the fastest, bare and on the workload");
+        let lost = second.rank_error - first.rank_error;
+        return (why, format!("as fast, but {lost:.2} more in rank error"));
+    }
+    if first.shards < second.shards {
+        let why = format!(
+            "the fewest shards of those with the best order of the {fast} within 10 % of the fastest"
+        );
+        return (
+            why,
+            format!("as fast and as good an order, with {} shards more", second.shards - first.shards),
+        );
+    }
+    ("as fast and as good an order as the next one".into(), "nothing tells them apart".into())
 }
 
 impl Advice {
@@ -108,11 +166,10 @@ impl Advice {
         simulated: &[Virtual],
         live: &[Live],
         played: &[Played],
-        winner: usize,
-        runner_up: Option<usize>,
+        standings: &[Standing],
     ) -> Self {
         let fastest = live.iter().map(|live| live.pairs_per_second).fold(0.0, f64::max);
-        let words = |at: usize| {
+        let figures = |at: usize| {
             let result = &simulated[at];
             let name = result.setting.name();
             let speed =
@@ -128,39 +185,77 @@ impl Advice {
                 workload.requests.len(),
             )
         };
+        let (why, why_not) = decided(standings);
+        let place = |rank: usize| standings.get(rank).map(|standing: &Standing| standing.at);
+        let winner = place(0).unwrap_or(0);
+        let runner_up = place(1);
         let setting = &simulated[winner].setting;
         let measured = kinds(played, &setting.name()).expect("every finalist was played with both");
         let fairness = fairer(&measured).fairness;
         Advice {
             setting: setting.name(),
             fairness,
-            code: code(setting, fairness, workload.scenario.resources),
-            reason: words(winner),
+            code: code(setting, fairness, &workload.scenario),
+            reason: format!("{why}; {}", figures(winner)),
             runner_up: runner_up.map(|at| simulated[at].setting.name()),
-            runner_up_reason: runner_up.map(words),
+            runner_up_reason: runner_up.map(|at| format!("{why_not}; {}", figures(at))),
             fairness_measured: measured,
         }
     }
 }
 
-/// The builder's calls, for a resource type of the reader's own.
-pub fn code(setting: &Setting, fairness: &str, resources: u32) -> String {
+/// A number of shards, as code.
+fn of_all(choices: usize) -> String {
+    if choices == usize::MAX { "usize::MAX".into() } else { choices.to_string() }
+}
+
+/// The builder's calls, for a resource type of the reader's own: all that the runs on the workload had, as what was measured was measured with
+/// that. A timer where the callers are tasks: then waits end, and rests are over, in time by themselves.
+pub fn code(setting: &Setting, fairness: &str, scenario: &Scenario) -> String {
     let strategy = match setting.choice.strategy(setting.shards) {
         Some(leasehold::Strategy::Sticky { choices, period }) => {
-            format!("Strategy::Sticky {{ choices: {choices}, period: {period} }}")
+            format!("Strategy::Sticky {{ choices: {}, period: {period} }}", of_all(choices))
         }
-        Some(leasehold::Strategy::BestOf { choices: usize::MAX }) => {
-            "Strategy::BestOf { choices: usize::MAX }".into()
+        Some(leasehold::Strategy::BestOf { choices }) => {
+            format!("Strategy::BestOf {{ choices: {} }}", of_all(choices))
         }
-        Some(leasehold::Strategy::BestOf { choices }) => format!("Strategy::BestOf {{ choices: {choices} }}"),
         Some(leasehold::Strategy::Adaptive) => "Strategy::Adaptive".into(),
+        Some(leasehold::Strategy::RoundRobin) => "Strategy::RoundRobin".into(),
+        Some(leasehold::Strategy::Weighted(weights)) => {
+            format!("Strategy::Weighted(vec![1; {}])", weights.len())
+        }
         _ => unreachable!("the grid has no others"),
     };
-    format!(
+    let mut names = vec!["Fairness", "Scheduler", "Strategy"];
+    names.extend(scenario.ejection.then_some("Ejection"));
+    names.extend((scenario.driver != Driver::Threads).then_some("TokioTimer"));
+    names.sort_unstable();
+    let mut code = if scenario.ejection { "use std::time::Duration;\n".to_owned() } else { String::new() };
+    code += &format!("use leasehold::{{{}}};\n\n", names.join(", "));
+    code += &format!(
         "let scheduler = Scheduler::<YourResource>::builder()\n    .shards({})\n    .strategy({strategy})\n    \
-         .fairness(Fairness::{fairness})\n    .expected_resources({resources})\n    .build()?;\n",
-        setting.shards
-    )
+         .fairness(Fairness::{fairness})\n    .expected_resources({})\n",
+        setting.shards, scenario.resources
+    );
+    if scenario.shed {
+        code += "    .shed_late(true)\n";
+    }
+    if scenario.max_waiters > 0 {
+        code += &format!("    .max_waiters({})\n", scenario.max_waiters);
+    }
+    if scenario.ejection {
+        let millis = |span: Duration| format!("Duration::from_millis({})", span.as_millis());
+        code += &format!(
+            "    .ejection(Ejection::default().base({}).longest({}).ramp({}).max_share({MOST_EJECTED}))\n",
+            millis(EJECTED),
+            millis(LONGEST_EJECTED),
+            millis(EJECTED)
+        );
+    }
+    if scenario.driver != Driver::Threads {
+        code += "    .timer(TokioTimer::new(tokio::runtime::Handle::current()))\n";
+    }
+    code + "    .build()?;\n"
 }
 
 pub fn render(
@@ -169,7 +264,8 @@ pub fn render(
     live: &[Live],
     played: &[Played],
     limits: &[String],
-    advice: &Advice,
+    broken: &[String],
+    advice: Option<&Advice>,
 ) -> String {
     let mut text = format!(
         "workload  {}: {} requests, {} resources\n\n{:<16}  {:>10}  {:>10}  {:>10}  {:>14}\n",
@@ -210,18 +306,25 @@ pub fn render(
     for limit in limits {
         text += &format!("\nnote  {limit}");
     }
-    text += if limits.is_empty() { "" } else { "\n" };
+    for broken in broken {
+        text += &format!("\nBROKEN  {broken}: left out");
+    }
+    text += if limits.is_empty() && broken.is_empty() { "" } else { "\n" };
+    let Some(advice) = advice else { return text + "\nnothing is recommended\n" };
     text += &format!("\nrecommended  {}: {}\n", advice.setting, advice.reason);
     if let (Some(name), Some(reason)) = (&advice.runner_up, &advice.runner_up_reason) {
         text += &format!("runner-up    {name}: {reason}\n");
     }
     text += &format!("\n{}", advice.code);
+    if advice.code.contains("TokioTimer") {
+        text += "\nnote  TokioTimer needs the feature tokio\n";
+    }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use leasehold::{BuildError, Entry, Fairness, Scheduler, Strategy};
+    use leasehold::{BuildError, Entry};
 
     use super::*;
 
@@ -235,9 +338,39 @@ mod tests {
                 $($code)*
                 Ok(())
             }
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let _entered = runtime.enter();
             build().unwrap();
             stringify!($($code)*)
         }};
+    }
+
+    /// Of a workload of threads, in which nothing else is on.
+    fn plain() -> Scenario {
+        Scenario { driver: Driver::Threads, resources: 40, ..Scenario::default() }
+    }
+
+    /// What was on in the runs that the advice is made of is in the code.
+    #[test]
+    fn the_code_has_what_was_measured() {
+        let everything = compiled! {
+            use std::time::Duration;
+            use leasehold::{Ejection, Fairness, Scheduler, Strategy, TokioTimer};
+            let scheduler = Scheduler::<YourResource>::builder()
+                .shards(8)
+                .strategy(Strategy::Sticky { choices: 2, period: 256 })
+                .fairness(Fairness::Strict)
+                .expected_resources(40)
+                .shed_late(true)
+                .max_waiters(100)
+                .ejection(Ejection::default().base(Duration::from_millis(500)).longest(Duration::from_millis(4000)).ramp(Duration::from_millis(500)).max_share(30))
+                .timer(TokioTimer::new(tokio::runtime::Handle::current()))
+                .build()?;
+        };
+        let setting = Setting { choice: "sticky".parse().unwrap(), shards: 8 };
+        let scenario =
+            Scenario { driver: Driver::Tasks, shed: true, max_waiters: 100, ejection: true, ..plain() };
+        assert_eq!(bare(&code(&setting, "Strict", &scenario)), bare(everything));
     }
 
     fn bare(text: &str) -> String {
@@ -248,6 +381,7 @@ mod tests {
     #[test]
     fn the_code_compiles() {
         let sticky = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
             let scheduler = Scheduler::<YourResource>::builder()
                 .shards(8)
                 .strategy(Strategy::Sticky { choices: 2, period: 256 })
@@ -256,6 +390,7 @@ mod tests {
                 .build()?;
         };
         let best_of = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
             let scheduler = Scheduler::<YourResource>::builder()
                 .shards(4)
                 .strategy(Strategy::BestOf { choices: 2 })
@@ -264,6 +399,7 @@ mod tests {
                 .build()?;
         };
         let strict = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
             let scheduler = Scheduler::<YourResource>::builder()
                 .shards(4)
                 .strategy(Strategy::BestOf { choices: usize::MAX })
@@ -272,6 +408,7 @@ mod tests {
                 .build()?;
         };
         let adaptive = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
             let scheduler = Scheduler::<YourResource>::builder()
                 .shards(2)
                 .strategy(Strategy::Adaptive)
@@ -279,14 +416,44 @@ mod tests {
                 .expected_resources(40)
                 .build()?;
         };
+        let all = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
+            let scheduler = Scheduler::<YourResource>::builder()
+                .shards(8)
+                .strategy(Strategy::Sticky { choices: usize::MAX, period: 256 })
+                .fairness(Fairness::Strict)
+                .expected_resources(40)
+                .build()?;
+        };
+        let round_robin = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
+            let scheduler = Scheduler::<YourResource>::builder()
+                .shards(2)
+                .strategy(Strategy::RoundRobin)
+                .fairness(Fairness::Strict)
+                .expected_resources(40)
+                .build()?;
+        };
+        let weighted = compiled! {
+            use leasehold::{Fairness, Scheduler, Strategy};
+            let scheduler = Scheduler::<YourResource>::builder()
+                .shards(4)
+                .strategy(Strategy::Weighted(vec![1; 4]))
+                .fairness(Fairness::Strict)
+                .expected_resources(40)
+                .build()?;
+        };
         for (name, shards, fairness, expected) in [
+            ("sticky:all", 8, "Strict", all),
+            ("round-robin", 2, "Strict", round_robin),
+            ("weighted", 4, "Strict", weighted),
             ("sticky", 8, "Strict", sticky),
             ("best-of:2", 4, "Throughput", best_of),
             ("strict", 4, "Strict", strict),
             ("adaptive", 2, "Strict", adaptive),
         ] {
             let setting = Setting { choice: name.parse().unwrap(), shards };
-            assert_eq!(bare(&code(&setting, fairness, 40)), bare(expected));
+            assert_eq!(bare(&code(&setting, fairness, &plain())), bare(expected));
         }
     }
 
@@ -325,11 +492,51 @@ mod tests {
             pairs.flat_map(both).collect()
         };
         let equal = played([10.0; 3]);
-        assert_eq!(choose(&results, &live([100.0, 50.0, 95.0]), &equal), (2, Some(0)));
-        assert_eq!(choose(&results, &live([100.0, 99.0, 95.0]), &equal), (1, Some(2)));
-        assert_eq!(choose(&results, &live([100.0, 50.0, 60.0]), &equal), (0, Some(2)));
-        // Fast by itself, and slow on the workload.
-        assert_eq!(choose(&results, &live([100.0, 99.0, 95.0]), &played([10.0, 8.0, 10.0])), (2, Some(0)));
+        for (speeds, played, places, why, why_not) in [
+            (
+                [100.0, 50.0, 95.0],
+                &equal,
+                [2, 0, 1],
+                "the best order of the 2",
+                "but 1.00 more in rank error",
+            ),
+            (
+                [100.0, 99.0, 95.0],
+                &equal,
+                [1, 2, 0],
+                "the best order of the 3",
+                "but 1.00 more in rank error",
+            ),
+            (
+                [100.0, 50.0, 60.0],
+                &equal,
+                [0, 2, 1],
+                "the only one within 10 %",
+                "slower: 60 % of the fastest",
+            ),
+            // Fast by itself, and slow on the workload.
+            (
+                [100.0, 99.0, 95.0],
+                &played([10.0, 8.0, 10.0]),
+                [2, 0, 1],
+                "the best order of the 2",
+                "but 1.00 more in rank error",
+            ),
+        ] {
+            let standings = choose(&results, &live(speeds), played);
+            assert_eq!(standings.iter().map(|one| one.at).collect::<Vec<_>>(), places);
+            // What is told is the rule that has decided, and each of the two has another part in it.
+            let (first, second) = decided(&standings);
+            assert!(first.starts_with(why) && second.contains(why_not), "{first}; {second}");
+        }
+    }
+
+    #[test]
+    fn fewer_shards_decide_where_the_order_is_the_same() {
+        let one = |at, shards| Standing { at, pace: 1.0, rank_error: 0.5, shards };
+        let (first, second) = decided(&[one(0, 4), one(1, 16)]);
+        assert!(first.starts_with("the fewest shards"), "{first}");
+        assert_eq!(second, "as fast and as good an order, with 12 shards more");
     }
 
     #[test]
@@ -358,5 +565,20 @@ mod tests {
         ];
         let names: Vec<String> = finalists(&results, 1_000).iter().map(Setting::name).collect();
         assert_eq!(names, ["best-of:2@4", "sticky@8", "strict@8"], "the last one only to compare with");
+    }
+
+    /// What is quick and has a worse order than others would never be seen with real threads.
+    #[test]
+    fn each_kind_of_strategy_has_a_finalist() {
+        let results = [
+            simulated("strict", 8, 0, 0.0),
+            simulated("best-of:2", 8, 0, 1.0),
+            simulated("adaptive", 8, 0, 1.5),
+            simulated("adaptive", 4, 0, 1.2),
+            simulated("sticky", 8, 0, 2.0),
+            simulated("round-robin", 8, 0, 3.0),
+        ];
+        let names: Vec<String> = finalists(&results, 1_000).iter().map(Setting::name).collect();
+        assert_eq!(names, ["strict@8", "adaptive@4", "sticky@8", "best-of:2@8", "round-robin@8"]);
     }
 }

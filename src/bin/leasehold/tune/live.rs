@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     load::{
         self, Interrupt, processors,
-        result::Run,
+        result::{LoadResult, Run},
         scenario::{Driver, Fairness, Loop, Scenario, Span},
     },
 };
@@ -35,13 +35,50 @@ pub struct Played {
     pub lost: u64,
 }
 
+/// Runs in which no rule was broken; and of the others what was. Of a setting that breaks a rule nothing is to be recommended, however fast it is.
+#[derive(Debug, Default)]
+pub struct Sound<T> {
+    pub runs: T,
+    /// The setting, and what is wrong.
+    pub broken: Vec<(String, String)>,
+}
+
+/// Keeps the settings of which every run is sound.
+fn sound(runs: Vec<Ran>) -> Sound<Vec<Ran>> {
+    let mut broken: Vec<(String, String)> = Vec::new();
+    for Ran { setting, run, .. } in &runs {
+        if let Some(fault) = run.faults().next()
+            && broken.iter().all(|(name, _)| name != setting)
+        {
+            broken.push((setting.clone(), fault));
+        }
+    }
+    let is_sound = |ran: &Ran| broken.iter().all(|(name, _)| *name != ran.setting);
+    Sound { runs: runs.into_iter().filter(is_sound).collect(), broken }
+}
+
+/// A run of a setting, with a fairness where that was chosen.
+#[derive(Debug)]
+struct Ran {
+    setting: String,
+    fairness: &'static str,
+    run: Run,
+}
+
+impl Ran {
+    fn all(result: LoadResult, fairness: &'static str) -> impl Iterator<Item = Ran> {
+        let subjects = result.subjects.into_iter();
+        subjects.filter_map(move |subject| Some(Ran { setting: subject.name, fairness, run: subject.run? }))
+    }
+}
+
 pub fn measure(
     workload: &Workload,
     finalists: &[Setting],
     options: &Tune,
     interrupt: &Interrupt,
-) -> Result<Vec<Live>> {
-    let Scenario { resources, capacity, ranking, tiers, seed, .. } = workload.scenario.clone();
+) -> Result<Sound<Vec<Live>>> {
+    let Scenario { resources, capacity, ranking, tiers, given_tiers, seed, .. } = workload.scenario.clone();
     let scenario = Scenario {
         driver: Driver::Threads,
         workers: (2 * processors()).max(4),
@@ -54,18 +91,18 @@ pub fn measure(
         capacity,
         ranking,
         tiers,
+        given_tiers,
         seed,
         ..Scenario::default()
     };
     let result = load::play("tune", scenario, interrupt)?;
-    let runs = result.subjects.into_iter().filter_map(|subject| subject.run.map(|run| (subject.name, run)));
-    Ok(runs
-        .map(|(setting, run)| Live {
-            setting,
-            pairs_per_second: median(&run),
-            waiting_p99_ns: run.waiting_ns.p99,
-        })
-        .collect())
+    let Sound { runs, broken } = sound(Ran::all(result, "").collect());
+    let live = |Ran { setting, run, .. }: Ran| Live {
+        setting,
+        pairs_per_second: median(&run),
+        waiting_p99_ns: run.waiting_ns.p99,
+    };
+    Ok(Sound { runs: runs.into_iter().map(live).collect(), broken })
 }
 
 fn median(run: &Run) -> f64 {
@@ -90,10 +127,10 @@ pub fn play(
     finalists: &[Setting],
     options: &Tune,
     interrupt: &Interrupt,
-) -> Result<Vec<Played>> {
+) -> Result<Sound<Vec<Played>>> {
     let scenario = &workload.scenario;
     let least = Duration::from_millis(options.milliseconds * 2);
-    let one = scenario.think.mean() + scenario.delay.mean() + workload.mean_hold();
+    let one = scenario.think.mean() + workload.mean_hold();
     let wished = (one * LEASES).max(scenario.burst.period());
     let scenario = Scenario {
         subjects: finalists.iter().map(Setting::name).collect(),
@@ -105,36 +142,67 @@ pub fn play(
     let names =
         |fairness: Fairness| (fairness, if fairness == Fairness::Strict { "Strict" } else { "Throughput" });
     let mut kinds = [Fairness::Strict, Fairness::Throughput].map(names);
-    let mut runs: Vec<(String, &'static str, Run)> = Vec::new();
+    let mut runs: Vec<Ran> = Vec::new();
     for round in 0..options.rounds.min(ROUNDS) {
         for (fairness, name) in kinds {
             if interrupt.is_raised() {
-                return Ok(Vec::new());
+                return Ok(Sound::default());
             }
             let seed = scenario.seed.wrapping_add(round.into());
             let scenario = Scenario { fairness, seed, ..scenario.clone() };
             let result = load::play("tune", scenario, interrupt)?;
-            let played = result.subjects.into_iter();
-            runs.extend(played.filter_map(|subject| subject.run.map(|run| (subject.name, name, run))));
+            runs.extend(Ran::all(result, name));
         }
         kinds.reverse();
     }
+    let Sound { runs, broken } = sound(runs);
     let mut played = Vec::new();
     for setting in finalists.iter().map(Setting::name) {
         for kind in ["Strict", "Throughput"] {
-            let of = || runs.iter().filter(|(name, fairness, _)| (name, *fairness) == (&setting, kind));
-            let requests: u64 = of().map(|(_, _, run)| run.requests + run.unsent).sum();
-            let completed: u64 = of().map(|(_, _, run)| run.counts.completed + run.counts.peeked).sum();
-            let cut: u64 = of().map(|(_, _, run)| run.counts.cut_short + run.counts.cut_waiting).sum();
+            let of = || {
+                runs.iter().filter(|ran| (&ran.setting, ran.fairness) == (&setting, kind)).map(|ran| &ran.run)
+            };
+            if of().next().is_none() {
+                continue;
+            }
+            let requests: u64 = of().map(|run| run.requests + run.unsent).sum();
+            let completed: u64 = of().map(|run| run.counts.completed + run.counts.peeked).sum();
+            let cut: u64 = of().map(|run| run.counts.cut_short + run.counts.cut_waiting).sum();
             played.push(Played {
                 setting: setting.clone(),
                 fairness: kind,
-                throughput: middle(of().map(|(_, _, run)| run.throughput).collect()),
-                waiting_p99_9_ns: middle(of().map(|(_, _, run)| run.waiting_ns.p99_9 as f64).collect())
-                    as u64,
+                throughput: middle(of().map(|run| run.throughput).collect()),
+                waiting_p99_9_ns: middle(of().map(|run| run.waiting_ns.p99_9 as f64).collect()) as u64,
                 lost: requests.saturating_sub(completed + cut),
             });
         }
     }
-    Ok(played)
+    Ok(Sound { runs: played, broken })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::result::Check;
+
+    /// One run that breaks a rule takes out its setting, and no other one.
+    #[test]
+    fn who_breaks_a_rule_is_out() {
+        let ran = |setting: &str, fairness, holds, broken| {
+            let checks = vec![Check::that("leases", holds, "given 3, ended 2".into())];
+            Ran { setting: setting.into(), fairness, run: Run { checks, broken, ..Run::default() } }
+        };
+        let runs = vec![
+            ran("sticky@8", "Strict", true, 0),
+            ran("strict@8", "Strict", true, 0),
+            ran("sticky@8", "Throughput", true, 0),
+            ran("strict@8", "Throughput", false, 0),
+            ran("best-of:2@8", "Strict", true, 3),
+        ];
+        let Sound { runs, broken } = sound(runs);
+        let kept: Vec<_> = runs.iter().map(|ran| (&*ran.setting, ran.fairness)).collect();
+        assert_eq!(kept, [("sticky@8", "Strict"), ("sticky@8", "Throughput")]);
+        let wrong: Vec<_> = broken.iter().map(|(name, fault)| (&**name, &**fault)).collect();
+        assert_eq!(wrong, [("strict@8", "leases: given 3, ended 2"), ("best-of:2@8", "and 3 more")]);
+    }
 }

@@ -1,6 +1,6 @@
 //! `leasehold tune`: tries settings on a workload, in virtual time and live, and recommends a builder's.
 //!
-//! 1. [`workload`]: a scenario, or a trace and a fleet, as requests for the simulation and as a scenario for real threads.
+//! 1. [`workload`]: a scenario or a trace, and a fleet, as requests for the simulation and as a scenario for real threads.
 //! 2. [`virtually`]: every strategy with every number of shards, in the simulation of `replay`: what becomes of the requests,
 //!    and in which order resources are lent. The same on every machine.
 //! 3. [`live`]: those that serve the workload best, under real threads: what they cost on this machine; and each of them with either
@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use self::{
     advice::Advice,
-    live::{Live, Played},
+    live::{Live, Played, Sound},
     virtually::Virtual,
     workload::Workload,
 };
@@ -44,8 +44,8 @@ pub struct Tune {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 
-    /// The fleet of the trace (TOML) [default: the one that `leasehold fleet` prints].
-    #[arg(long, value_name = "FILE", requires = "trace")]
+    /// The fleet (TOML) [default: the scenario's own; of a trace the one that `leasehold fleet` prints].
+    #[arg(long, value_name = "FILE")]
     pub fleet: Option<PathBuf>,
 
     /// Trace seconds per simulated second.
@@ -64,9 +64,9 @@ pub struct Tune {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
 
-    /// Seed of everything that is drawn.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of everything that is drawn [default: the scenario's own, or 1 for a trace].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 
     /// Form of the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -96,14 +96,21 @@ struct TuneResult<'a> {
     schema: u32,
     kind: &'static str,
     workload: &'a str,
+    seed: u64,
     requests: usize,
     simulated: &'a [Virtual],
     live: &'a [Live],
     played: &'a [Played],
     /// What is different here from the workload.
     limits: &'a [String],
-    advice: &'a Advice,
+    /// Settings that broke a rule, and which. There is nothing of them in `live` and `played`, and the exit code is 1.
+    broken: &'a [String],
+    /// `None`: of all settings some rule was broken.
+    advice: Option<&'a Advice>,
 }
+
+/// The exit code if a setting broke a rule.
+const BROKEN: u8 = 1;
 
 pub fn tune(options: &Tune) -> Result<ExitCode> {
     let out = options.out.as_deref();
@@ -111,12 +118,23 @@ pub fn tune(options: &Tune) -> Result<ExitCode> {
     output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
     let workload = Workload::open(options)?;
     let output = Output::open(out)?;
-    let simulated = virtually::grid(&workload, options.seed)?;
+    let simulated = virtually::grid(&workload)?;
     let finalists = advice::finalists(&simulated, workload.requests.len());
     // Until here Ctrl-C ends the program; from here on it ends what is played.
     let interrupt = Interrupt::listen()?;
-    let live = live::measure(&workload, &finalists, options, &interrupt)?;
-    let played = live::play(&workload, &finalists, options, &interrupt)?;
+    let Sound { runs: live, broken } = live::measure(&workload, &finalists, options, &interrupt)?;
+    let sound = |finalist: &Setting| live.iter().any(|live| live.setting == finalist.name());
+    let finalists: Vec<Setting> = finalists.into_iter().filter(sound).collect();
+    let played = match finalists.is_empty() {
+        true => Sound::default(),
+        false => live::play(&workload, &finalists, options, &interrupt)?,
+    };
+    let broken: Vec<(String, String)> = broken.into_iter().chain(played.broken).collect();
+    let played = played.runs;
+    let live: Vec<Live> =
+        live.into_iter().filter(|live| played.iter().any(|played| played.setting == live.setting)).collect();
+    let broken: Vec<String> =
+        broken.into_iter().map(|(setting, fault)| format!("{setting}: {fault}")).collect();
     if interrupt.is_raised() {
         // Of half of what should be measured nothing follows.
         let _ = writeln!(
@@ -125,25 +143,31 @@ pub fn tune(options: &Tune) -> Result<ExitCode> {
         );
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let (winner, runner_up) = advice::choose(&simulated, &live, &played);
-    let advice = Advice::new(&workload, &simulated, &live, &played, winner, runner_up);
+    let standings = advice::choose(&simulated, &live, &played);
+    let advice =
+        (!standings.is_empty()).then(|| Advice::new(&workload, &simulated, &live, &played, &standings));
     let limits = workload.limits();
     let text = match options.format {
-        Format::Table => advice::render(&workload, &simulated, &live, &played, &limits, &advice),
+        Format::Table => {
+            advice::render(&workload, &simulated, &live, &played, &limits, &broken, advice.as_ref())
+        }
         Format::Json => {
             let result = TuneResult {
                 schema: 1,
                 kind: "tune",
                 workload: &workload.name,
+                seed: workload.scenario.seed,
                 requests: workload.requests.len(),
                 simulated: &simulated,
                 live: &live,
                 played: &played,
                 limits: &limits,
-                advice: &advice,
+                broken: &broken,
+                advice: advice.as_ref(),
             };
             serde_json::to_string_pretty(&result).expect("plain values always serialise") + "\n"
         }
     };
-    output.write(&text).map(|()| ExitCode::SUCCESS)
+    output.write(&text)?;
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }

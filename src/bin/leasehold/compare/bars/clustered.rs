@@ -17,24 +17,35 @@ use crate::compare::{
     measure::alternate,
 };
 
-/// A cluster requires that leases are recorded; so both sides record them.
-fn empty(setting: &Setting) -> Arc<Scheduler<Asset>> {
-    let builder = Scheduler::builder().shards(setting.shards);
-    let builder = builder.max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke);
+fn empty(setting: &Setting, recorded: bool) -> Arc<Scheduler<Asset>> {
+    let mut builder = Scheduler::builder().shards(setting.shards);
+    if recorded {
+        builder = builder.max_hold(Duration::from_secs(60)).overdue(Overdue::Revoke);
+    }
     Arc::new(builder.build().expect("in range"))
 }
 
-/// The same resources, claimed by the only member of a fleet in memory, and inserted by hand.
+/// A cluster requires that leases are recorded, unless told otherwise; so both sides record them.
 pub fn against_alone(setting: &Setting) -> Measured {
+    compare(setting, true)
+}
+
+/// With unrecorded leases, against a plain scheduler.
+pub fn against_plain(setting: &Setting) -> Measured {
+    compare(setting, false)
+}
+
+/// The same resources, claimed by the only member of a fleet in memory, and inserted by hand.
+fn compare(setting: &Setting, recorded: bool) -> Measured {
     let mut random = SplitMix64::new(1);
     let ranks: Vec<u64> = (0..setting.resources).map(|_| random.next_u64() & Share::MAX_RANK).collect();
-    let alone = empty(setting);
+    let alone = empty(setting, recorded);
     let assets: Vec<Asset> = ranks.iter().zip(0..).map(|(&rank, key)| Entry::new(key, rank, key)).collect();
     assert!(alone.insert_batch(assets).is_ok(), "the keys are distinct");
 
-    let shared = empty(setting);
+    let shared = empty(setting, recorded);
     let cluster = Cluster::builder("compare")
-        .terms(Terms::default().floor(setting.resources))
+        .terms(Terms::default().floor(setting.resources).unrecorded_leases(!recorded))
         .shares(ranks.iter().zip(0u64..).map(|(&rank, key)| Share::new(key.to_string(), rank)))
         .start(MemoryEngine::new(), &shared, |share, _| {
             let key = share.name.parse().expect("it was written above");

@@ -5,3 +5,7 @@ use super::{Measured, Setting};
 pub fn against_alone(_: &Setting) -> Measured {
     Measured::Absent("cluster")
 }
+
+pub fn against_plain(_: &Setting) -> Measured {
+    Measured::Absent("cluster")
+}

@@ -70,10 +70,13 @@ mod tests {
     fn a_resource_costs_something() {
         let setting =
             Setting { threads: 1, resources: 1_000, shards: 2, pairs: 5, length: Duration::from_millis(1) };
-        let (asked, blocks) = (
-            per_resource(&setting, |tally| tally.bytes),
-            per_resource(&setting, |tally| tally.blocks_of_glibc),
-        );
-        assert!(16.0 < asked && asked < blocks && blocks < 1_000.0, "{asked} {blocks}");
+        let measured = || {
+            let bytes = per_resource(&setting, |tally| tally.bytes);
+            (bytes, per_resource(&setting, |tally| tally.blocks_of_glibc))
+        };
+        // What other tests of this process have retired may be freed in between, but not each time.
+        let tries: Vec<_> = (0..5).map(|_| measured()).collect();
+        let plausible = |&(asked, blocks): &(f64, f64)| 16.0 < asked && asked < blocks && blocks < 1_000.0;
+        assert!(tries.iter().any(plausible), "{tries:?}");
     }
 }

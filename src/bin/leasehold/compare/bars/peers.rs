@@ -8,7 +8,10 @@ use leasehold::{
     internals::lookup::{Guard, Keyed, Link, Map},
 };
 
-pub use super::observed::against_unobserved as observed_against_unobserved;
+pub use super::observed::{
+    against_unobserved as observed_against_unobserved, measured_against_unobserved,
+    shared_strings_against_unobserved, strings_against_unobserved,
+};
 use super::{Measured, Setting};
 use crate::compare::{
     cases::{Asset, Operation, side},

@@ -17,7 +17,7 @@ use super::span::{Span, Written};
 /// | `uniform 1ms 5ms` | evenly between the two |
 /// | `exponential 3ms` | of this mean |
 /// | `log-normal 3ms 0.8` | of this median, and this standard deviation of the logarithm |
-/// | `trace` | the tokens of each request of the scenario's trace, at its speed |
+/// | `trace` | the tokens of each request of the scenario's trace, at its speed: those of the answer for a hold, those of the prompt for a delay |
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "String")]
 pub enum Distribution {
@@ -158,6 +158,28 @@ mod tests {
             let sum: f64 = (0..draws).map(|_| distribution.draw(&mut random).as_secs_f64()).sum();
             let ratio = sum / f64::from(draws) / distribution.mean().as_secs_f64();
             assert!((0.97..1.03).contains(&ratio), "{text}: {ratio}");
+        }
+    }
+
+    /// Not the means alone: where half of the draws are, and nine in ten.
+    #[test]
+    fn draws_have_their_shape() {
+        let mut random = SmallRng::seed_from_u64(1);
+        for (text, p50, p90) in [
+            ("uniform 1ms 5ms", 3.0, 4.6),
+            // ln 2 and ln 10 times the mean.
+            ("exponential 3ms", 3.0 * std::f64::consts::LN_2, 3.0 * std::f64::consts::LN_10),
+            // The median, and 1.28155 deviations above it.
+            ("log-normal 3ms 0.8", 3.0, 3.0 * (0.8 * 1.281_551_6_f64).exp()),
+        ] {
+            let distribution: Distribution = text.parse().unwrap();
+            let mut draws: Vec<f64> =
+                (0..100_000).map(|_| distribution.draw(&mut random).as_secs_f64() * 1e3).collect();
+            draws.sort_by(f64::total_cmp);
+            for (at, expected) in [(50_000, p50), (90_000, p90)] {
+                let ratio = draws[at] / expected;
+                assert!((0.98..1.02).contains(&ratio), "{text}: {} of {expected}", draws[at]);
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Driver {
     Tasks,
     /// A thread of the system each.
     Threads,
+    /// Tasks, each of whose requests is a job of the library's pool: it asks for its lease, and is served on one of the pool's threads.
+    Pool,
 }
 
 /// What decides when a request is sent.
@@ -81,6 +83,9 @@ pub struct Scenario {
     pub capacity: Vec<u32>,
     /// Better tiers, lower numbers, go first; dealt in turns.
     pub tiers: u8,
+    /// The tier of each resource, if they come from a fleet file: then none is dealt. No field of the file.
+    #[serde(skip)]
+    pub given_tiers: Vec<u8>,
     pub ranking: Ranking,
     /// The library's default if absent.
     pub shards: Option<u32>,
@@ -130,12 +135,16 @@ pub struct Scenario {
     pub drains: f64,
     pub several: f64,
 
-    /// Moments and tokens of requests, for `burst = "trace"` and `hold = "trace"`: a file, or `built-in`.
+    /// Moments and tokens of requests, for `"trace"` in `burst`, `hold` and `delay`: a file, or `built-in`.
     pub trace: Option<PathBuf>,
     /// Trace seconds a second.
     pub speed: f64,
-    /// Tokens a second of an answer, for `hold = "trace"`.
+    /// Tokens a second of an answer, for `hold = "trace"`; and of a prompt, which come before it, for `delay = "trace"`.
     pub tokens_per_second: f64,
+    pub prompt_tokens_per_second: f64,
+
+    /// Closes the scheduler at this moment of the last round; 0: never.
+    pub close_at: Span,
 
     /// Watches memory and freeing, with a reader that stays.
     pub soak: bool,
@@ -156,6 +165,7 @@ impl Default for Scenario {
             resources: 64,
             capacity: vec![1],
             tiers: 1,
+            given_tiers: Vec::new(),
             ranking: Ranking::Fixed,
             shards: None,
             fairness: Fairness::Strict,
@@ -190,6 +200,8 @@ impl Default for Scenario {
             trace: None,
             speed: 1.0,
             tokens_per_second: 50.0,
+            prompt_tokens_per_second: 2_000.0,
+            close_at: Span::default(),
             soak: false,
         }
     }
@@ -243,6 +255,15 @@ impl Scenario {
             if fits { Ok(()) } else { Err(format!("{name}: expected {low} to {high}, found {value}")) }
         };
         let threads = if self.driver == Driver::Threads { 20_000.0 } else { 100_000.0 };
+        if self.driver == Driver::Pool && !self.cooldown.0.is_zero() {
+            return Err(
+                "driver: a job of the pool returns its lease with an outcome, so not with a `cooldown`"
+                    .into(),
+            );
+        }
+        if self.driver == Driver::Pool && self.wait.0.is_zero() {
+            return Err("driver: a job of the pool waits for its lease: `wait` must not be 0".into());
+        }
         range("workers", self.workers.into(), 1.0, threads)?;
         range("resources", self.resources.into(), 1.0, 1_000_000.0)?;
         range("rounds", self.rounds.into(), 1.0, 1_000.0)?;
@@ -255,6 +276,7 @@ impl Scenario {
         range("ids", self.ids.into(), 1.0, 1e9)?;
         range("speed", self.speed, 1e-6, 1e6)?;
         range("tokens-per-second", self.tokens_per_second, 0.1, 1e9)?;
+        range("prompt-tokens-per-second", self.prompt_tokens_per_second, 0.1, 1e9)?;
         for (name, share) in [
             ("failures", self.failures),
             ("rate-limits", self.rate_limits),
@@ -291,23 +313,28 @@ impl Scenario {
         if self.subjects.is_empty() {
             return Err("subjects: expected at least one".into());
         }
-        let wants_trace = self.hold == Distribution::Trace || self.burst == Shape::Trace;
+        let wants_trace =
+            [self.hold, self.delay].contains(&Distribution::Trace) || self.burst == Shape::Trace;
         if wants_trace && self.trace.is_none() {
             return Err(
-                "trace: expected a file or \"built-in\", because `hold` or `burst` asks for it".into()
+                "trace: expected a file or \"built-in\", because `hold`, `delay` or `burst` asks for it"
+                    .into(),
             );
+        }
+        if self.close_at.0 >= self.duration.0 {
+            return Err(format!(
+                "close-at: expected a moment of the round, which is {} long, found {}",
+                self.duration, self.close_at
+            ));
         }
         if self.burst == Shape::Trace && self.pace == Loop::Closed {
             return Err("burst: \"trace\" needs loop = \"open\": its requests have moments".into());
         }
-        for (name, distribution) in [
-            ("think", self.think),
-            ("delay", self.delay),
-            ("retry-after", self.retry_after),
-            ("patience", self.patience),
-        ] {
+        for (name, distribution) in
+            [("think", self.think), ("retry-after", self.retry_after), ("patience", self.patience)]
+        {
             if distribution == Distribution::Trace {
-                return Err(format!("{name}: \"trace\" is for `hold` alone"));
+                return Err(format!("{name}: \"trace\" is for `hold` and `delay`"));
             }
         }
         Ok(())
@@ -326,6 +353,12 @@ impl Scenario {
     /// How many leases of a resource may be out; `None` if it is unlimited.
     pub fn limit_of(&self, index: u32) -> Option<u32> {
         Some(self.capacity[index as usize % self.capacity.len()]).filter(|&capacity| capacity > 0)
+    }
+
+    /// The tier of a resource.
+    pub fn tier_of(&self, index: u32) -> u8 {
+        let given = self.given_tiers.get(index as usize);
+        given.copied().unwrap_or((index % u32::from(self.tiers)) as u8)
     }
 
     pub fn capacity_of(&self, index: u32) -> Capacity {
@@ -375,6 +408,9 @@ mod tests {
             ("duration=1", "duration"),
             ("capacity=[]", "capacity: expected at least one"),
             ("burst=trace", "trace: expected a file"),
+            ("delay=trace", "trace: expected a file"),
+            ("think=trace", "think: \"trace\" is for `hold` and `delay`"),
+            ("close-at=5s", "close-at: expected a moment of the round, which is 5s long, found 5s"),
             ("nothing", "--set: expected NAME=VALUE"),
         ] {
             let message = error(&[change]);

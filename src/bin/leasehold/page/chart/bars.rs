@@ -7,8 +7,9 @@ use plotters::{
 
 use super::{
     Figure,
-    frame::{HEIGHT, X_AXIS, draw, for_bars, text, up_to},
-    palette::{GRID, INK, series},
+    across::{Bar, Below, across},
+    frame::{HEIGHT, draw, for_bars, text, up_to},
+    palette::{INK, series},
 };
 use crate::page::{
     section::{Rank, Row},
@@ -94,57 +95,35 @@ pub fn rank_errors(name: &str, rank: &Rank, colour: usize) -> Figure {
     Figure { title, note, legend: Vec::new(), svg, table: table(&["rank error", "% of leases"], rows) }
 }
 
-/// Jain's index of each subject, over resources and over workers.
-pub fn fairness(rows: &[Row]) -> Figure {
-    let bars: Vec<(String, f64, usize)> = rows
+/// Jain's index of each subject, over resources and over workers. `None`: nobody has had a lease, so there is nothing to be fair about.
+pub fn fairness(rows: &[Row]) -> Option<Figure> {
+    let bars: Vec<Bar> = rows
         .iter()
         .enumerate()
         .flat_map(|(index, row)| {
-            let workers =
-                row.fairness_of_workers.map(|fairness| (format!("{}: workers", row.name), fairness, index));
-            [Some((format!("{}: resources", row.name), row.fairness, index)), workers].into_iter().flatten()
+            let bar = |of, value: f64| Bar {
+                name: format!("{}: {of}", row.name),
+                value,
+                shown: format!("{value:.3}"),
+                colour: index,
+                spread: None,
+            };
+            let of = [
+                row.fairness.map(|index| ("resources", index)),
+                row.fairness_of_workers.map(|index| ("workers", index)),
+            ];
+            of.into_iter().flatten().map(|(of, index)| bar(of, index)).collect::<Vec<_>>()
         })
         .collect();
+    if bars.is_empty() {
+        return None;
+    }
     let title = "Fairness";
-    let height = X_AXIS + 30 + 26 * bars.len() as u32;
-    let svg = draw(height, title, |root| {
-        let many = bars.len() as f64;
-        let mut chart = ChartBuilder::on(root)
-            .margin(8)
-            .margin_right(60)
-            .x_label_area_size(X_AXIS)
-            .y_label_area_size(190)
-            .build_cartesian_2d(0.0..1.0, 0.0..many)?;
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .label_style(text(12.0))
-            .axis_desc_style(text(13.0))
-            .x_labels(6)
-            .x_label_formatter(&|value| format!("{value:.1}"))
-            .x_desc("Jain's index, no unit")
-            .draw()?;
-        for (place, (name, value, colour)) in bars.iter().enumerate() {
-            let from = many - place as f64 - 0.85;
-            let bar = Rectangle::new([(0.0, from), (*value, from + 0.7)], series(*colour).filled());
-            chart.draw_series([bar])?;
-            let side = |anchor| text(12.0).pos(Pos::new(anchor, VPos::Center));
-            let middle = from + 0.35;
-            let label = EmptyElement::at((0.0, middle)) + Text::new(name.clone(), (-8, 0), side(HPos::Right));
-            chart.draw_series([label])?;
-            let number = EmptyElement::at((*value, middle))
-                + Text::new(format!("{value:.3}"), (6, 0), side(HPos::Left));
-            chart.draw_series([number])?;
-        }
-        Ok(())
-    });
-    let cells =
-        bars.iter().map(|(name, value, _)| vec![Cell::from(name.clone()), format!("{value:.4}").into()]);
-    Figure {
+    let below =
+        Below { title: "Jain's index, no unit", label: |value| format!("{value:.1}"), end: 1.0, line: None };
+    let svg = across(title, &below, &bars);
+    let cells = bars.iter().map(|bar| vec![Cell::from(bar.name.clone()), format!("{:.4}", bar.value).into()]);
+    Some(Figure {
         title: title.into(),
         note: "1: all have the same share for their capacity, within their tier; 1/n: one has everything. Where ranks are fixed the best \
                are to be preferred, so a low index over resources is their purpose; over workers it never is."
@@ -152,5 +131,5 @@ pub fn fairness(rows: &[Row]) -> Figure {
         legend: Vec::new(),
         svg,
         table: table(&["of", "Jain's index"], cells),
-    }
+    })
 }

@@ -38,9 +38,13 @@ pub fn text(size: f64) -> TextStyle<'static> {
     FontDesc::new(FontFamily::SansSerif, size * 1.24, FontStyle::Normal).color(&INK)
 }
 
+/// Axes go no further: beyond it a step of theirs would change nothing, and they would never come to their end.
+const FURTHEST: f64 = 1e15;
+
 /// A range that is one, whatever the values are: from 0 to a little above the greatest.
 pub fn up_to(greatest: f64) -> Range<f64> {
-    0.0..if greatest > 0.0 { greatest * 1.06 } else { 1.0 }
+    // Less than that is nothing: its steps would have no size.
+    0.0..if greatest > 1e-12 { greatest.min(FURTHEST) * 1.06 } else { 1.0 }
 }
 
 /// Axes for bars, each with its range and what it says.
@@ -72,4 +76,19 @@ where
         .y_desc(up_says)
         .draw()?;
     Ok(chart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_is_one() {
+        for greatest in
+            [f64::NEG_INFINITY, -1.0, 0.0, 1e-300, 1e-9, 1.0, 1e15, 1e308, f64::INFINITY, f64::NAN]
+        {
+            let range = up_to(greatest);
+            assert!(range.start < range.end && range.end <= 1.1e15, "{greatest}: {range:?}");
+        }
+    }
 }

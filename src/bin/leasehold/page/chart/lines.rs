@@ -8,9 +8,9 @@ use plotters::{
 use super::{
     Figure,
     frame::{HEIGHT, X_AXIS, Y_AXIS, draw, text, up_to},
-    palette::{GRID, INK, series},
+    palette::{GRID, INK, dash, series},
 };
-use crate::page::table::{Cell, digits, table};
+use crate::page::table::{Cell, digits, escape, table};
 
 /// What an axis says.
 pub struct Axis {
@@ -26,6 +26,17 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// Of each point; with them the points stand alone, without them they are a line.
     pub labels: Vec<String>,
+    /// Of points that stand alone those that are joined all the same, in this order.
+    pub joined: Vec<usize>,
+    /// What the table says of each point, where something else is drawn: as where a logarithm has no zero.
+    pub told: Vec<[String; 2]>,
+}
+
+impl Line {
+    /// Of points that are drawn as they are.
+    pub fn new(name: String, points: Vec<(f64, f64)>) -> Self {
+        Line { name, points, labels: Vec::new(), joined: Vec::new(), told: Vec::new() }
+    }
 }
 
 /// Rows of the table behind it at the most.
@@ -71,13 +82,28 @@ pub fn lines(title: &str, note: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Fig
         for (index, line) in lines.iter().enumerate() {
             let colour = series(index);
             if line.labels.is_empty() {
-                chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+                let points = line.points.iter().copied();
+                match dash(index) {
+                    None => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+                    Some(length) => {
+                        chart.draw_series(DashedLineSeries::new(points, length, 4, colour.stroke_width(2)))?
+                    }
+                };
                 continue;
             }
+            if line.joined.len() > 1 {
+                let joined = line.joined.iter().filter_map(|&place| line.points.get(place).copied());
+                chart.draw_series(LineSeries::new(joined, colour.stroke_width(1)))?;
+            }
+            // Hollow, and larger than others, where the colour is somebody's already.
+            let (size, paint) = match dash(index) {
+                None => (4, colour.filled()),
+                Some(length) => (5 + length / 4, colour.stroke_width(2)),
+            };
             let style = text(11.0).pos(Pos::new(HPos::Center, VPos::Bottom));
             chart.draw_series(line.points.iter().zip(&line.labels).map(|(&point, label)| {
                 EmptyElement::at(point)
-                    + Circle::new((0, 0), 4, colour.filled())
+                    + Circle::new((0, 0), size, paint)
                     + Text::new(label.clone(), (0, -6), style.clone())
             }))?;
         }
@@ -92,19 +118,90 @@ pub fn lines(title: &str, note: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Fig
     }
 }
 
-/// A row for each point of each line, thinned out evenly.
+/// A row for each point of each line, thinned out evenly, which is said; with its label, if it has one.
 fn points_table(x: &Axis, y: &Axis, lines: &[Line]) -> String {
     let each = (ROWS / lines.len().max(1)).max(8);
+    let step_of = |line: &Line| line.points.len().div_ceil(each).max(1);
+    let is_labelled = lines.iter().any(|line| !line.labels.is_empty());
     let rows = lines.iter().flat_map(|line| {
-        let step = line.points.len().div_ceil(each).max(1);
+        let step = step_of(line);
         let last = line.points.len().saturating_sub(1);
         let kept =
             line.points.iter().enumerate().filter(move |(index, _)| index % step == 0 || *index == last);
-        kept.map(|(_, &(at, value))| {
+        kept.map(move |(index, &(at, value))| {
             let shown =
                 |axis: &Axis, value: f64| if axis.is_logarithm { (axis.label)(value) } else { digits(value) };
-            vec![Cell::from(line.name.clone()), shown(x, at).into(), shown(y, value).into()]
+            let name = Some(Cell::from(line.name.clone()));
+            let label =
+                is_labelled.then(|| line.labels.get(index).map_or(String::new(), Clone::clone).into());
+            let told = line.told.get(index).cloned();
+            let numbers = told.unwrap_or_else(|| [shown(x, at), shown(y, value)]).map(Cell::from);
+            name.into_iter().chain(label).chain(numbers).collect()
         })
     });
-    table(&["line", &x.title, &y.title], rows)
+    let label = is_labelled.then_some("point");
+    let headings: Vec<&str> = ["line"].into_iter().chain(label).chain([&*x.title, &*y.title]).collect();
+    let thinned: Vec<String> = lines
+        .iter()
+        .filter(|line| step_of(line) > 1)
+        .map(|line| format!("of {} one point out of {}", line.name, step_of(line)))
+        .collect();
+    let note = match &thinned[..] {
+        [] => String::new(),
+        some => {
+            format!("<p class=\"faint\">Thinned out: {}, and the last one.</p>", escape(&some.join(", ")))
+        }
+    };
+    note + &table(&headings, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(title: &str) -> Axis {
+        Axis { title: title.into(), label: digits, is_logarithm: false }
+    }
+
+    fn line(name: &str, labels: &[&str]) -> Line {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        Line { labels, ..Line::new(name.into(), vec![(1.0, 2.0), (3.0, 4.0)]) }
+    }
+
+    /// What is left out of the table is said, and what is drawn in another place is told as it is.
+    #[test]
+    fn tables_say_what_they_leave_out() {
+        let many = Line::new("<many>".into(), (0..200).map(|at| (f64::from(at), 1.0)).collect());
+        let told = vec![["0.000".to_owned(), "none".to_owned()]; 2];
+        let few = Line { told, ..line("few", &[]) };
+        let figure = lines("t", "n", &axis("x"), &axis("y"), &[many, few]);
+        for part in ["of &lt;many&gt; one point out of 7, and the last one", ">none<", ">0.000<", ">199<"] {
+            assert!(figure.table.contains(part), "{part}: {}", figure.table);
+        }
+        assert!(!figure.table.contains("of few") && !figure.table.contains(">3.00<"), "{}", figure.table);
+        let few = lines("t", "n", &axis("x"), &axis("y"), &[line("few", &[])]);
+        assert!(!few.table.contains("Thinned"), "{}", few.table);
+    }
+
+    /// What is told by the labels of points is told by the table behind them as well.
+    #[test]
+    fn labels_are_in_the_table() {
+        let figure = lines("t", "n", &axis("x"), &axis("y"), &[line("small", &["strict", "sticky"])]);
+        for part in [">point<", ">strict<", ">sticky<", ">small<"] {
+            assert!(figure.table.contains(part), "{part}: {}", figure.table);
+        }
+        let plain = lines("t", "n", &axis("x"), &axis("y"), &[line("small", &[])]);
+        assert!(!plain.table.contains("point"), "{}", plain.table);
+    }
+
+    /// The seventh line has the colour of the first, and dashes.
+    #[test]
+    fn lines_of_one_colour_differ() {
+        let seven: Vec<Line> = (0..7).map(|index| line(&index.to_string(), &[])).collect();
+        let figure = lines("t", "n", &axis("x"), &axis("y"), &seven);
+        let RGBColor(r, g, b) = series(0);
+        let parts = figure.svg.matches(&format!("stroke=\"#{r:02X}{g:02X}{b:02X}\"")).count();
+        assert!(parts > 5, "{parts} parts");
+        assert!(figure.html().contains("class=\"c0 again\""), "{}", figure.html());
+    }
 }

@@ -3,6 +3,7 @@
 //! Colours are written into the SVG as the light page has them; the style sheet names the same colours and exchanges them
 //! in the dark, so [`palette`] and `style.css` belong together, which a test watches.
 
+mod across;
 mod bars;
 mod frame;
 mod heat;
@@ -11,7 +12,9 @@ pub mod palette;
 mod utilisation;
 
 pub use self::{
+    across::{Bar, Below, across},
     bars::{fairness, rank_errors},
+    frame::up_to,
     heat::heat,
     lines::{Axis, Line, lines},
     utilisation::utilisation,
@@ -36,7 +39,10 @@ impl Figure {
             .iter()
             .enumerate()
             .map(|(index, name)| {
-                format!("<li class=\"c{}\">{}</li>", index % palette::SERIES.len(), escape(name))
+                let colour = index % palette::SERIES.len();
+                let again = palette::dash(index)
+                    .map_or("\"".to_owned(), |length| format!(" again\" style=\"--dash: {length}px\""));
+                format!("<li class=\"c{colour}{again}>{}</li>", escape(name))
             })
             .collect();
         let legend = if legend.is_empty() { legend } else { format!("<ul class=\"legend\">{legend}</ul>") };

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::{
     Figure,
     frame::{HEIGHT, draw, for_bars, up_to},
-    palette::series,
+    palette::{dash, series},
 };
 use crate::page::{
     section::Row,
@@ -30,7 +30,7 @@ pub fn utilisation(rows: &[Row]) -> Option<Figure> {
     };
     let bars: Vec<(usize, Vec<f64>)> = known.iter().map(|&(place, row)| (place, groups(row))).collect();
     let greatest = bars.iter().flat_map(|(_, loads)| loads).copied().fold(0.0, f64::max);
-    let title = "Utilisation of each resource";
+    let title = if together > 1 { "Utilisation of resources" } else { "Utilisation of each resource" };
     let svg = draw(HEIGHT, title, |root| {
         let (across, up) = ("resource, by its place in the fleet", "% of its slots in use");
         let mut chart = for_bars(root, (0.0..resources as f64, across), (up_to(greatest), up))?;
@@ -39,7 +39,11 @@ pub fn utilisation(rows: &[Row]) -> Option<Figure> {
             let bar = |(group, &load): (usize, &f64)| {
                 let from = (group * together) as f64 + together as f64 * 0.07 + beside as f64 * width;
                 let to = (from + width).min(resources as f64);
-                Rectangle::new([(from, 0.0), (to, load)], series(*place).filled())
+                // Hollow where the colour is somebody's already.
+                let colour = series(*place);
+                let paint =
+                    dash(*place).map_or(colour.filled(), |length| colour.stroke_width(1 + length as u32 / 8));
+                Rectangle::new([(from, 0.0), (to, load)], paint)
             };
             chart.draw_series(loads.iter().enumerate().map(bar))?;
         }
