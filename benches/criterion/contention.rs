@@ -31,13 +31,16 @@ fn pairs(c: &mut Criterion) {
     }
 }
 
-/// Each thread returns what another one took.
+/// Leases that change hands at a time: so that the hand-over, which all threads share, is little beside them.
+const BUNDLE: usize = 32;
+
+/// Each thread returns what another one took. The figure is that of a bundle, taken and returned.
 fn elsewhere(c: &mut Criterion) {
     let fleet = scheduler(RESOURCES, SHARDS, Strategy::default());
-    let handed = Mutex::new(None);
-    at_each_number_of_threads(c, "pair/elsewhere", |_| {
-        let taken = fleet.acquire().expect("one is free");
-        let before = handed.lock().expect("nobody panics").replace(taken);
+    let handed = Mutex::new(Vec::new());
+    at_each_number_of_threads(c, "pair/elsewhere, 32 of them", |_| {
+        let taken: Vec<_> = (0..BUNDLE).map(|_| fleet.acquire().expect("there are enough")).collect();
+        let before = std::mem::replace(&mut *handed.lock().expect("nobody panics"), taken);
         drop(before);
     });
 }

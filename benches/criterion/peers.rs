@@ -125,6 +125,8 @@ fn pair(c: &mut Criterion) {
     });
     let pool = LinearObjectPool::<u64>::new(|| 0, |_| ());
     measure(c, GROUP, "lockfree-object-pool (no order)", |_| drop(black_box(pool.pull())));
+    let pool = object_pool::Pool::<u64>::new(RESOURCES as usize, || 0);
+    measure(c, GROUP, "object-pool (no order)", |_| drop(black_box(pool.try_pull().expect("one is free"))));
 }
 
 criterion_group!(benches, get, insert_remove, pair);

@@ -5,8 +5,8 @@
 //!
 //! | part | workload |
 //! |---|---|
-//! | `jobs` | one producer, empty jobs, from the first submission to the end of the last job: this pool with 2 and 16 workers, rayon, threadpool, rusty_pool |
-//! | `queue` | the queue alone, one producer and one consumer: by one and in batches, against crossbeam's bounded channel and `SegQueue` |
+//! | `jobs` | one producer, empty jobs, from the first submission to the end of the last job: this pool with 2 and 16 workers, without a bound as the others are, and with its default one, against rayon, threadpool, rusty_pool; and with 4 and 16 producers |
+//! | `queue` | the queue alone, one producer and one consumer: by one and in batches, against crossbeam's bounded channel, with room for all and for 1,000, and `SegQueue` |
 //! | `lone` | one job at a time into an idle pool, from the submission to its start, against a receiver that sleeps in a crossbeam channel |
 //! | `memory` | a million jobs of 500 KB through a queue of 1,000: the most that is resident |
 

@@ -26,28 +26,24 @@ pub fn shards(threads: usize) -> usize {
 const THREADS: [usize; 6] = [1, 2, 8, 16, 32, 64];
 
 /// Prints a row for each operation; answers the same as lines of numbers for the program `queueing`: operation, threads,
-/// shards, read-modify-writes, stores, loads, lines moved, pins, snapshots.
+/// shards, read-modify-writes, stores, loads, lines moved, pins.
 pub fn print() -> String {
     let heads: String = THREADS.iter().map(|threads| format!(" {threads} |")).collect();
-    println!("| operation | rmw | stores | loads | pins | snapshots | lines moved, threads:{heads}");
-    println!("|---|---|---|---|---|---|{}", "---|".repeat(1 + THREADS.len()));
+    println!("| operation | rmw | stores | loads | pins | lines moved, threads:{heads}");
+    println!("|---|---|---|---|---|{}", "---|".repeat(1 + THREADS.len()));
     let mut lines = String::new();
     for operation in OPERATIONS {
         let counts = THREADS.map(|threads| {
             let shards = shards(threads);
-            let Traffic { loads, stores, rmws, fetched, taken, pins, snapshots } =
-                count(operation, threads, shards);
+            let Traffic { loads, stores, rmws, fetched, taken, pins } = count(operation, threads, shards);
             let per = |count: u64| count as f64 / f64::from(threads as u32 * COUNTED);
-            let numbers = [rmws, stores, loads, fetched + taken, pins, snapshots].map(per);
+            let numbers = [rmws, stores, loads, fetched + taken, pins].map(per);
             let columns = numbers.map(|number| format!("{number:.4}")).join("\t");
             lines += &format!("{}\t{threads}\t{shards}\t{columns}\n", operation.name);
             numbers
         });
-        let [rmws, stores, loads, _, pins, snapshots] = counts[0];
-        print!(
-            "| {} | {rmws:.1} | {stores:.1} | {loads:.1} | {pins:.0} | {snapshots:.0} | |",
-            operation.name
-        );
+        let [rmws, stores, loads, _, pins] = counts[0];
+        print!("| {} | {rmws:.1} | {stores:.1} | {loads:.1} | {pins:.0} | |", operation.name);
         counts.iter().for_each(|numbers| print!(" {:.1} |", numbers[3]));
         println!();
     }
@@ -78,7 +74,6 @@ fn count(operation: &Operation, threads: usize, shards: usize) -> Traffic {
         fetched: sum.fetched + one.fetched,
         taken: sum.taken + one.taken,
         pins: sum.pins + one.pins,
-        snapshots: sum.snapshots + one.snapshots,
     })
 }
 
