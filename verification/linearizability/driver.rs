@@ -13,8 +13,8 @@ use std::{
 };
 
 use leasehold::{
-    AcquireError, AcquireKeyError, Builder, Capacity, Hold, InsertError, KeyError, Lease, NoneEligible,
-    Resource, Scheduler, Strategy, UpdateError,
+    AcquireError, AcquireKeyError, Backoff, Builder, Capacity, Ejection, Hold, InsertError, KeyError, Lease,
+    NoneEligible, Outcome, Phase, Resource, Scheduler, Strategy, UpdateError,
     internals::sync::{Arc, ManualClock, SplitMix64, UnsafeCell},
 };
 
@@ -25,6 +25,9 @@ use super::{
 
 /// A cooling that no clock of a test ends.
 pub const FOR_EVER: Duration = Duration::from_secs(1 << 40);
+
+/// An ejection that no clock of a test ends. Shorter, so that its end is a moment that the clock could reach.
+const FOR_LONG: Duration = Duration::from_secs(1 << 30);
 
 /// What is lent: ranked by key, so that the order is known.
 pub struct Res {
@@ -132,12 +135,20 @@ pub struct Setup {
     pub by_load: bool,
     /// Room made ahead: few models are about growth.
     pub room: usize,
+    /// One failure ejects, for ever, and all may be ejected at once.
+    pub rules: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { shards: 1, units: 1, by_load: false, room: 2 * KEYS }
+        Setup { shards: 1, units: 1, by_load: false, room: 2 * KEYS, rules: false }
     }
+}
+
+/// Of [`Setup::rules`].
+fn rules() -> Ejection {
+    let rules = Ejection::default().consecutive_failures(1).max_share(100).without_place(Backoff::None);
+    rules.jitter(0).base(FOR_LONG).longest(FOR_LONG)
 }
 
 /// A scheduler under test.
@@ -165,6 +176,7 @@ impl Fleet {
             .seed(7)
             .virtual_nodes(2)
             .expected_resources(setup.room);
+        let builder = if setup.rules { builder.ejection(rules()) } else { builder };
         let scheduler = more(builder).build().expect("valid settings");
         Fleet { scheduler, clock, setup, stamp: AtomicU64::new(1), alive: std::sync::Arc::default() }
     }
@@ -172,6 +184,7 @@ impl Fleet {
     /// What the specification knows of it.
     pub fn specification(&self) -> State {
         State::new(self.setup.units, self.setup.shards == 1 && !self.setup.by_load)
+            .with_rules(self.setup.rules)
     }
 
     pub fn resource(&self, key: u8) -> Res {
@@ -199,11 +212,17 @@ impl Fleet {
                 standing: state.standing,
                 excluded: held(Hold::Excluded),
                 cooling: held(Hold::Cooling),
+                ejected: held(Hold::Ejected),
                 draining: held(Hold::Draining),
+                by_rules: self.setup.rules && self.phase(state.key) == Phase::Ejected,
             });
             assert!(before.is_none(), "each member is listed once");
         }
         seen
+    }
+
+    fn phase(&self, key: u8) -> Phase {
+        self.scheduler.resource_stats(&key).expect("a member of a fleet with rules").phase
     }
 
     fn tick(&self) -> u64 {
@@ -238,6 +257,9 @@ pub enum Step {
     Do(Op),
     Release,
     ReleaseAfter,
+    Fail,
+    /// As `Release`, by a token.
+    Redeem,
 }
 
 impl<'f> Actor<'f> {
@@ -262,6 +284,25 @@ impl<'f> Actor<'f> {
                     self.record(Op::Release(id), |_| {
                         lease.check();
                         lease.release();
+                        Answer::Done
+                    });
+                }
+            }
+            Step::Fail => {
+                if let Some((id, lease)) = self.leases.pop_front() {
+                    self.record(Op::Fail(id), |_| {
+                        lease.check();
+                        lease.finish(Outcome::Failed);
+                        Answer::Done
+                    });
+                }
+            }
+            Step::Redeem => {
+                if let Some((id, lease)) = self.leases.pop_front() {
+                    lease.check();
+                    let token = lease.into_token();
+                    self.record(Op::Release(id), |actor| {
+                        actor.fleet.scheduler.release(token).expect("out");
                         Answer::Done
                     });
                 }
@@ -291,6 +332,19 @@ impl<'f> Actor<'f> {
         let answer = Answer::Lent { key: lease.check(), version: lease.version, lease: id };
         self.leases.push_back((id, lease));
         answer
+    }
+
+    fn acquired(&mut self, result: Result<Lease<'f, Res>, AcquireError>) -> Answer {
+        match result {
+            Ok(lease) => self.lent(lease),
+            Err(AcquireError::Closed) => Answer::Closed,
+            Err(AcquireError::NoneEligible(NoneEligible { reasons, .. })) => {
+                let (full, held) = (reasons.at_capacity, [reasons.draining, reasons.excluded]);
+                let all = [full, reasons.cooling, reasons.ejected, held[0], held[1]];
+                Answer::None(all.map(|count| count as u8))
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     fn perform(&mut self, op: Op) -> Answer {
@@ -331,15 +385,11 @@ impl<'f> Actor<'f> {
                     Err(error) => updated(&error),
                 }
             }
-            Op::Acquire => match scheduler.acquire() {
-                Ok(lease) => self.lent(lease),
-                Err(AcquireError::Closed) => Answer::Closed,
-                Err(AcquireError::NoneEligible(NoneEligible { reasons, .. })) => {
-                    assert_eq!((reasons.filtered, reasons.ejected), (0, 0));
-                    let all = [reasons.at_capacity, reasons.cooling, reasons.draining, reasons.excluded];
-                    Answer::None(all.map(|count| count as u8))
-                }
-                Err(error) => panic!("{error}"),
+            Op::Acquire => self.acquired(scheduler.acquire()),
+            Op::AcquireNear(id) => self.acquired(scheduler.acquire_by_affinity(&id)),
+            Op::AcquireEven => match self.acquired(scheduler.acquire_where(|found| found.check() % 2 == 0)) {
+                Answer::None(_) => Answer::NoneEven,
+                answer => answer,
             },
             Op::AcquireKey(key) => match scheduler.acquire_key(&key) {
                 Ok(lease) => self.lent(lease),
@@ -347,11 +397,13 @@ impl<'f> Actor<'f> {
                 Err(AcquireKeyError::NotEligible { standing, .. }) => Answer::NotEligible(standing),
                 Err(_) => Answer::NotFound,
             },
-            Op::Release(_) | Op::ReleaseAfter(_) => unreachable!("told as steps"),
+            Op::Release(_) | Op::ReleaseAfter(_) | Op::Fail(_) => unreachable!("told as steps"),
             Op::Exclude(key) => changed(scheduler.exclude(&key)),
             Op::Include(key) => changed(scheduler.include(&key)),
             Op::Cool(key) => changed(scheduler.cool(&key, FOR_EVER)),
             Op::Warm(key) => changed(scheduler.warm(&key)),
+            Op::Eject(key) => changed(scheduler.eject(&key)),
+            Op::Readmit(key) => changed(scheduler.readmit(&key)),
             Op::Drain(key) => changed(scheduler.drain(&key)),
             Op::Undrain(key) => changed(scheduler.undrain(&key)),
             Op::Get(key) => match scheduler.get(&key) {
@@ -383,6 +435,40 @@ fn updated(error: &UpdateError<u8>) -> Answer {
         UpdateError::Closed => Answer::Closed,
         other => panic!("{other}"),
     }
+}
+
+/// One operation, at random: what all threads of a random history do. Several at once are not among them: `acquire_many` takes one unit after the
+/// other, and is no operation but so many.
+pub fn any_step(random: &mut SplitMix64) -> Step {
+    let key = random.below(KEYS as u32) as u8;
+    Step::Do(match random.below(39) {
+        0..4 => return Step::Release,
+        4 => return Step::Redeem,
+        5 => return Step::ReleaseAfter,
+        6 => return Step::Fail,
+        7..11 => Op::Acquire,
+        11..13 => Op::AcquireKey(key),
+        13 => Op::AcquireNear(key),
+        14 => Op::AcquireEven,
+        15..18 => Op::Insert(key),
+        18..20 => Op::Remove(key),
+        20 => Op::InsertBatch(key.min(KEYS as u8 - 2), 2),
+        21 => Op::Exclude(key),
+        22..24 => Op::Include(key),
+        24..26 => Op::Warm(key),
+        26 => Op::Cool(key),
+        27 => Op::UpdateWith(key),
+        28 => Op::Update(key),
+        29 => Op::Evict,
+        30 => Op::Len { slack: 0 },
+        31 => Op::Drain(key),
+        32 => Op::Undrain(key),
+        33 => Op::Eject(key),
+        34..36 => Op::Readmit(key),
+        // Seldom: there is not much to be seen after it.
+        36 if random.below(8) == 0 => Op::Close,
+        _ => Op::Get(key),
+    })
 }
 
 /// Gives every `len` the slack that its documentation allows it.

@@ -35,44 +35,15 @@ use std::{
 };
 
 use checker::{Event, Verdict, check, demand};
-use driver::{Actor, Fleet, Setup, Step, allow_slack, observe};
+use driver::{Actor, Fleet, Setup, Step, allow_slack, any_step, observe};
 use leasehold::internals::sync::SplitMix64;
-use specification::{Answer, KEYS, Op, State};
+use specification::{Answer, Op, State};
 
 const THREADS: u8 = 4;
 const LENGTH: usize = 25;
 
 fn variable(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
-}
-
-/// One operation, at random.
-fn any_step(random: &mut SplitMix64) -> Step {
-    let key = random.below(KEYS as u32) as u8;
-    Step::Do(match random.below(26) {
-        0..4 => return Step::Release,
-        4 => return Step::ReleaseAfter,
-        5..9 => Op::Acquire,
-        9..11 => Op::AcquireKey(key),
-        11..13 => Op::Insert(key),
-        13..15 => Op::Remove(key),
-        15 => Op::InsertBatch(key.min(KEYS as u8 - 2), 2),
-        16 => Op::Exclude(key),
-        17..19 => Op::Include(key),
-        19 => Op::Warm(key),
-        20 => Op::Cool(key),
-        21 => Op::UpdateWith(key),
-        22 => Op::Evict,
-        23 => Op::Len { slack: 0 },
-        24 => Op::Drain(key),
-        _ => {
-            if random.below(2) == 0 {
-                Op::Undrain(key)
-            } else {
-                Op::Get(key)
-            }
-        }
-    })
 }
 
 /// Two shards take turns in having the only eligible resource, with an overlap: there is always something to lend.
@@ -92,6 +63,7 @@ fn one(seed: u64) -> usize {
         units: 1 + random.below(2) as u8,
         by_load: false,
         room: 0,
+        rules: random.below(2) == 0,
     };
     // Every fourth history.
     let turns = setup.shards == 2 && random.below(4) < 3;
@@ -134,6 +106,7 @@ fn one(seed: u64) -> usize {
     };
     let tally = fleet.scheduler.check_invariants();
     assert_eq!((tally.members as usize, tally.in_flight as usize), (end.len(), end.in_flight()));
+    assert_eq!(fleet.scheduler.ejected_by_rules() as usize, end.ejected_by_rules(), "places are counted");
     let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
     fleet.finish();
     situations
@@ -168,7 +141,7 @@ fn the_checker_takes_any_order_of_what_overlaps() {
     ]));
     assert!(!refused(vec![
         vec![event(Op::Insert(0), Answer::Done, 0, 3)],
-        vec![event(Op::Acquire, Answer::None([0; 4]), 1, 2)],
+        vec![event(Op::Acquire, Answer::None([0; 5]), 1, 2)],
     ]));
 }
 
@@ -176,7 +149,7 @@ fn the_checker_takes_any_order_of_what_overlaps() {
 fn the_checker_refuses_what_real_time_forbids() {
     assert!(refused(vec![
         vec![event(Op::Insert(0), Answer::Done, 0, 1)],
-        vec![event(Op::Acquire, Answer::None([0; 4]), 2, 3)],
+        vec![event(Op::Acquire, Answer::None([0; 5]), 2, 3)],
     ]));
     let lent = |thread| Answer::Lent { key: 0, version: 0, lease: (thread, 0) };
     assert!(
@@ -200,7 +173,7 @@ fn the_checker_refuses_a_dishonest_none() {
             event(Op::Release((1, 0)), Answer::Done, 7, 8),
             event(Op::AcquireKey(1), lent(1, (1, 1)), 9, 10),
         ],
-        vec![event(Op::Acquire, Answer::None([2, 0, 0, 0]), 6, 11)],
+        vec![event(Op::Acquire, Answer::None([2, 0, 0, 0, 0]), 6, 11)],
     ]));
 }
 
@@ -213,6 +186,35 @@ fn the_checker_refuses_a_lost_update_and_wrong_counts() {
     assert!(refused(vec![vec![
         event(Op::Insert(0), Answer::Done, 0, 1),
         event(Op::Exclude(0), Answer::Changed(true), 2, 3),
-        event(Op::Acquire, Answer::None([0, 1, 0, 0]), 4, 5),
+        event(Op::Acquire, Answer::None([0, 1, 0, 0, 0]), 4, 5),
     ]]));
+}
+
+/// What was ejected by hand is not lent, and is not excluded; and what the rules have ejected a hand readmits once.
+#[test]
+fn the_checker_refuses_what_ejection_forbids() {
+    let lent = Answer::Lent { key: 0, version: 0, lease: (1, 0) };
+    let ejected = |answer| {
+        refused(vec![vec![
+            event(Op::Insert(0), Answer::Done, 0, 1),
+            event(Op::Eject(0), Answer::Changed(true), 2, 3),
+            event(Op::Acquire, answer, 4, 5),
+        ]])
+    };
+    assert!(ejected(lent) && ejected(Answer::None([0, 0, 0, 0, 1])));
+    assert!(!ejected(Answer::None([0, 0, 1, 0, 0])));
+    let failed = |rules, first, second| {
+        let history = vec![
+            vec![
+                event(Op::Insert(0), Answer::Done, 0, 1),
+                event(Op::Acquire, lent, 2, 3),
+                event(Op::Fail((1, 0)), Answer::Done, 4, 5),
+                event(Op::Readmit(0), Answer::Changed(first), 6, 9),
+            ],
+            vec![event(Op::Readmit(0), Answer::Changed(second), 7, 8)],
+        ];
+        matches!(check(&State::new(1, true).with_rules(rules), &history), Verdict::Wrong { .. })
+    };
+    assert!(!failed(true, true, false) && !failed(true, false, true) && !failed(false, false, false));
+    assert!(failed(true, true, true) && failed(true, false, false) && failed(false, true, false));
 }

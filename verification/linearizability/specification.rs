@@ -1,6 +1,7 @@
 //! What a scheduler does, one operation at a time: the definition that histories are held against.
 //!
-//! Acquisition is not told *which* eligible resource to lend, unless there is one shard: then it must be the best. It may
+//! Acquisition is not told *which* eligible resource to lend, unless there is one shard: then it must be the best (but by affinity, or with a
+//! filter, which is asked one after another). It may
 //! say "none" only if none is eligible, and then with exact counts per reason. `len` alone is judged with some slack, as
 //! its documentation says: single insertions and removals that overlap it may count or not.
 
@@ -24,14 +25,22 @@ pub enum Op {
     UpdateWith(u8),
     Acquire,
     AcquireKey(u8),
+    /// By affinity: not of necessity the best.
+    AcquireNear(u8),
+    /// With a filter that takes even keys.
+    AcquireEven,
     Release(LeaseId),
     /// Returns it and lets it cool for ever.
     ReleaseAfter(LeaseId),
+    /// Returns it as failed: in a fleet that has rules one failure ejects.
+    Fail(LeaseId),
     Exclude(u8),
     Include(u8),
     /// For ever: the clock stands still.
     Cool(u8),
     Warm(u8),
+    Eject(u8),
+    Readmit(u8),
     Drain(u8),
     Undrain(u8),
     Get(u8),
@@ -52,11 +61,14 @@ pub struct Seen {
     pub standing: Standing,
     pub excluded: bool,
     pub cooling: bool,
+    pub ejected: bool,
     pub draining: bool,
+    /// The ejection is the rules', as they remember it: one by hand is not.
+    pub by_rules: bool,
 }
 
-/// Counts of a "none": at capacity, cooling, draining, excluded.
-pub type Counts = [u8; 4];
+/// Counts of a "none": at capacity, cooling, ejected, draining, excluded.
+pub type Counts = [u8; 5];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -75,6 +87,8 @@ pub enum Answer {
         lease: LeaseId,
     },
     None(Counts),
+    /// Of a filter: why the others cannot be had is not said of one instant.
+    NoneEven,
     NotEligible(Standing),
     Version(u8),
     Len(u8),
@@ -89,7 +103,10 @@ pub struct Member {
     version: u8,
     excluded: bool,
     cooling: bool,
+    ejected: bool,
     draining: bool,
+    /// The ejection is the rules', and takes a place under their share.
+    by_rules: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,6 +115,8 @@ pub struct State {
     units: u8,
     /// One shard: the best is lent.
     exact: bool,
+    /// One failure ejects, and there are places for all.
+    rules: bool,
     closed: bool,
     members: [Option<Member>; KEYS],
     incarnations: u8,
@@ -107,7 +126,13 @@ pub struct State {
 
 impl State {
     pub fn new(units: u8, exact: bool) -> Self {
-        State { units, exact, closed: false, members: [None; KEYS], incarnations: 0, leases: Vec::new() }
+        let (members, leases) = ([None; KEYS], Vec::new());
+        State { units, exact, rules: false, closed: false, members, incarnations: 0, leases }
+    }
+
+    /// The same, if failures eject.
+    pub fn with_rules(self, rules: bool) -> Self {
+        State { rules, ..self }
     }
 
     fn standing(&self, member: &Member) -> Standing {
@@ -115,6 +140,8 @@ impl State {
             Standing::Excluded
         } else if member.draining {
             Standing::Draining
+        } else if member.ejected {
+            Standing::Ejected
         } else if member.in_flight >= self.units {
             Standing::AtCapacity
         } else if member.cooling {
@@ -139,6 +166,7 @@ impl State {
         [
             count(Standing::AtCapacity),
             count(Standing::Cooling),
+            count(Standing::Ejected),
             count(Standing::Draining),
             count(Standing::Excluded),
         ]
@@ -175,6 +203,19 @@ impl State {
             return Some(Some(member));
         }
         Some(None)
+    }
+
+    /// An ejection by hand, or its end: after either, what the rules had done is theirs no more.
+    fn eject(&mut self, key: u8, to: bool) -> Answer {
+        if let Some(member) = &mut self.members[key as usize] {
+            member.by_rules = false;
+        }
+        self.hold(key, to, |member| &mut member.ejected)
+    }
+
+    /// How many the rules have ejected.
+    pub fn ejected_by_rules(&self) -> usize {
+        self.members.iter().flatten().filter(|member| member.by_rules).count()
     }
 
     /// A hold on a member: what it was, and what it becomes.
@@ -241,6 +282,29 @@ impl Specification for State {
                 _ if self.eligible_keys().next().is_some() => return None,
                 _ => Answer::None(self.counts()),
             },
+            Op::AcquireNear(_) => match *answer {
+                Answer::Lent { key, version, lease } => {
+                    if !self.eligible(key) || self.members[key as usize]?.version != version {
+                        return None;
+                    }
+                    after.lend(key, lease);
+                    *answer
+                }
+                _ if self.eligible_keys().next().is_some() => return None,
+                _ => Answer::None(self.counts()),
+            },
+            Op::AcquireEven => match *answer {
+                Answer::Lent { key, version, lease } => {
+                    let right = key % 2 == 0 && self.eligible(key);
+                    if !right || self.members[key as usize]?.version != version {
+                        return None;
+                    }
+                    after.lend(key, lease);
+                    *answer
+                }
+                _ if self.eligible_keys().any(|key| key % 2 == 0) => return None,
+                _ => Answer::NoneEven,
+            },
             Op::AcquireKey(key) => match self.members[key as usize] {
                 None => Answer::NotFound,
                 Some(member) => match self.standing(&member) {
@@ -262,10 +326,22 @@ impl Specification for State {
                 }
                 Answer::Done
             }
+            Op::Fail(lease) => {
+                let rules = self.rules;
+                if let Some(member) = after.give_back(lease)?
+                    && rules
+                    && !member.ejected
+                {
+                    (member.ejected, member.by_rules) = (true, true);
+                }
+                Answer::Done
+            }
             Op::Exclude(key) => after.hold(key, true, |member| &mut member.excluded),
             Op::Include(key) => after.hold(key, false, |member| &mut member.excluded),
             Op::Cool(key) => after.hold(key, true, |member| &mut member.cooling),
             Op::Warm(key) => after.hold(key, false, |member| &mut member.cooling),
+            Op::Eject(key) => after.eject(key, true),
+            Op::Readmit(key) => after.eject(key, false),
             Op::Drain(key) => after.hold(key, true, |member| &mut member.draining),
             Op::Undrain(key) => after.hold(key, false, |member| &mut member.draining),
             Op::Get(key) => match self.members[key as usize] {
@@ -298,7 +374,9 @@ impl Specification for State {
                     standing: self.standing(&member),
                     excluded: member.excluded,
                     cooling: member.cooling,
+                    ejected: member.ejected,
                     draining: member.draining,
+                    by_rules: member.by_rules,
                 })
             })),
             Op::Close => {

@@ -5,10 +5,7 @@
 
 use std::sync::Mutex;
 
-use leasehold::{
-    Affinity,
-    internals::sync::{Arc, Published},
-};
+use leasehold::{Affinity, internals::sync::Arc};
 
 use crate::{
     common::{model, model_within, spawn, steps},
@@ -16,7 +13,7 @@ use crate::{
     specification::Op::{self, *},
 };
 
-const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12 };
+const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false };
 
 fn end(fleet: Arc<Fleet>) {
     let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
@@ -102,24 +99,6 @@ fn build_weights() {
 #[test]
 fn build_build_weights() {
     weighing(2, 1);
-}
-
-/// The cell itself: a version that is made of an older one never replaces a newer one.
-#[test]
-fn refine_refine_store() {
-    model(|| {
-        let cell = Arc::new(Published::new(0));
-        let others: Vec<_> = (0..2)
-            .map(|_| {
-                let cell = Arc::clone(&cell);
-                spawn(move || cell.refine(|&old| Some(old + 1)))
-            })
-            .collect();
-        cell.store(10);
-        assert!(**cell.load() >= 10, "what was stored is not taken back");
-        others.into_iter().for_each(|other| other.join().expect("no panic"));
-        assert!((10..=12).contains(&**cell.load()));
-    });
 }
 
 // Ids of resources.

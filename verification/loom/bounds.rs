@@ -155,7 +155,7 @@ fn batch_insert_for_one_place() {
     );
 }
 
-/// Whoever is lent is not evicted, whoever is evicted is not lent.
+/// Whoever is lent is not evicted, whoever is evicted is not lent. The lease goes on until all is over: by then its resource must be there.
 #[test]
 fn evicting_insert_acquire() {
     bounded(
@@ -163,18 +163,14 @@ fn evicting_insert_acquire() {
         ONE_EVICTS,
         &[1],
         |fleet| insert(fleet, 0),
-        |fleet| {
-            let lease = fleet.scheduler.acquire().ok();
-            lease.map(|lease| {
-                lease.check();
-                let gone = fleet.scheduler.get(&lease.key).is_none();
-                assert!(!gone || lease.key == 1, "the newcomer stays");
-                lease.key
-            })
-        },
-        |came, lent, keys| match came {
-            In => assert_eq!(keys, [0]),
-            _ => assert!(came == Full && keys == [1] && lent == Some(1), "{came:?}, {lent:?}"),
+        |fleet| fleet.scheduler.acquire_owned().ok(),
+        |came, lent, keys| {
+            let lent = lent.as_ref().map(|lease| lease.check());
+            assert!(lent.is_none_or(|key| keys.contains(&key)), "it is lent, and has gone all the same");
+            assert!(
+                matches!((came, lent, keys), (In, Some(0) | None, [0]) | (Full, Some(1), [1])),
+                "{came:?}, {lent:?}"
+            );
         },
     );
 }

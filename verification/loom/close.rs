@@ -1,12 +1,14 @@
 //! Closing against everything that lends or changes the fleet: what began before may succeed or be refused, what begins
 //! afterwards is refused, and a return always lands.
 
-use leasehold::{AcquireError, WeightsError, internals::sync::Arc};
+use leasehold::{
+    AcquireError, Hold, KeyError, Overdue, OwnedLease, Timestamp, WeightsError, internals::sync::Arc,
+};
 
 use crate::{
-    common::{model, race, race_then, steps},
+    common::{SHORT, model, race, race_then, steps},
     driver::{
-        Actor, Fleet, Setup,
+        Actor, Fleet, Res, Setup,
         Step::{self, Release, ReleaseAfter},
     },
     specification::{
@@ -49,6 +51,8 @@ fn refuses_everything(fleet: &Fleet) {
     assert!(matches!(fleet.scheduler.acquire_where(|_| true).err(), Some(AcquireError::Closed)));
     assert!(matches!(fleet.scheduler.acquire_by_affinity(&1).err(), Some(AcquireError::Closed)));
     assert_eq!(fleet.scheduler.set_shard_weights(&[1]), Err(WeightsError::Closed));
+    assert_eq!(fleet.scheduler.eject(&0), Err(KeyError::Closed));
+    assert_eq!(fleet.scheduler.readmit(&0), Err(KeyError::Closed));
     assert!(fleet.scheduler.evict_worst().is_none());
 }
 
@@ -93,6 +97,16 @@ fn close_warm() {
 }
 
 #[test]
+fn close_drain() {
+    closing(&[Insert(0), Acquire], vec![Step::Do(Drain(0)), Release]);
+}
+
+#[test]
+fn close_undrain() {
+    closing(&[Insert(0), Drain(0)], steps(&[Undrain(0)]));
+}
+
+#[test]
 fn close_update() {
     closing(&[Insert(0)], steps(&[UpdateWith(0)]));
 }
@@ -130,9 +144,15 @@ fn close_close() {
 
 /// `main`, on two members that it must leave as they are, against a close.
 fn beside(main: fn(&Fleet)) {
+    beside_after(|_| (), main);
+}
+
+/// The same, with something done before.
+fn beside_after(before: fn(&Fleet), main: fn(&Fleet)) {
     model(move || {
         let fleet = Arc::new(Fleet::new(Setup::default()));
         Actor::new(&fleet, 0).run(&steps(&[Insert(0), Insert(1)]));
+        before(&fleet);
         let other = {
             let fleet = Arc::clone(&fleet);
             crate::common::spawn(move || assert!(fleet.scheduler.close(), "the only one"))
@@ -188,6 +208,117 @@ fn close_redeem() {
             let token = lease.into_token();
             fleet.scheduler.release(token).expect("a return always lands");
         }
+    });
+}
+
+/// What was answered is so: nobody else ejects or readmits.
+fn is_ejected(fleet: &Fleet, key: u8, expected: bool) {
+    let snapshot = fleet.scheduler.snapshot();
+    let state = snapshot.iter().find(|state| state.key == key).expect("a member");
+    assert_eq!(state.holds.contains(&Hold::Ejected), expected);
+}
+
+#[test]
+fn close_eject() {
+    beside(|fleet| match fleet.scheduler.eject(&1) {
+        Ok(changed) => is_ejected(fleet, 1, changed),
+        Err(error) => {
+            assert_eq!(error, KeyError::Closed);
+            is_ejected(fleet, 1, false);
+        }
+    });
+}
+
+#[test]
+fn close_readmit() {
+    let eject = |fleet: &Fleet| assert_eq!(fleet.scheduler.eject(&1), Ok(true));
+    beside_after(eject, |fleet| match fleet.scheduler.readmit(&1) {
+        Ok(changed) => {
+            assert!(changed);
+            is_ejected(fleet, 1, false);
+        }
+        Err(error) => {
+            assert_eq!(error, KeyError::Closed);
+            is_ejected(fleet, 1, true);
+        }
+    });
+}
+
+/// `main`, with the one lease there is, which may be held for [`SHORT`], against a close. It ends here at the latest.
+fn ending(overdue: Overdue, main: fn(&Fleet, OwnedLease<Res>)) {
+    model(move || {
+        let limited = |builder: leasehold::Builder<_, _>| builder.max_hold(SHORT).overdue(overdue);
+        let fleet = Arc::new(Fleet::with(Setup::default(), limited));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || assert!(fleet.scheduler.close(), "the only one"))
+        };
+        main(&fleet, lease);
+        other.join().expect("no panic");
+        refuses_everything(&fleet);
+        let (tally, stats) = (fleet.scheduler.check_invariants(), fleet.scheduler.stats());
+        assert_eq!((tally.members, tally.in_flight, stats.lent), (1, 0, stats.returned));
+        assert!(fleet.scheduler.leases().is_empty());
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// What is out is taken back, open or closed, and its holder is told.
+#[test]
+fn close_revoke() {
+    ending(Overdue::Report, |fleet, mut lease| {
+        let token = lease.token();
+        fleet.scheduler.revoke(token).expect("nobody else ends it");
+        assert!(lease.is_revoked());
+        lease.check();
+        assert_eq!(fleet.scheduler.stats().revoked, 1);
+    });
+}
+
+/// The same by its deadline.
+#[test]
+fn close_reap() {
+    ending(Overdue::Revoke, |fleet, lease| {
+        fleet.clock.advance(SHORT);
+        assert_eq!(fleet.scheduler.reap_overdue(), 1);
+        assert!(lease.is_revoked());
+    });
+}
+
+/// A holder goes on as if nothing had happened, and is given more time.
+#[test]
+fn close_renew() {
+    ending(Overdue::Revoke, |fleet, mut lease| {
+        lease.renew(2 * SHORT).expect("it is out");
+        fleet.clock.advance(SHORT);
+        assert_eq!(fleet.scheduler.reap_overdue(), 0);
+        lease.try_release().expect("it was out");
+    });
+}
+
+/// Whoever waits until all is back is not sent away by the close, and is told when it is: by the last return, which comes after it.
+#[test]
+fn close_drain_return() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                assert!(fleet.scheduler.close(), "the only one");
+                drop(lease);
+            })
+        };
+        assert!(fleet.scheduler.drain_all(Timestamp::MAX).is_drained());
+        other.join().expect("no panic");
+        refuses_everything(&fleet);
+        assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
     });
 }
 

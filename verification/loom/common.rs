@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::internals::sync::{Arc, thread};
+use leasehold::internals::sync::{Arc, lain_down, lie_down_at_once, thread};
 
 use crate::{
     checker::{History, demand},
@@ -73,6 +73,14 @@ pub fn model_within(bound: usize, body: impl Fn() + Send + Sync + 'static) {
     let bound = builder.preemption_bound.unwrap_or(0);
     let name = thread_name();
     println!("loom {name}: {runs} executions, {} ms, p{bound}{cut}", took.as_millis());
+}
+
+/// Runs `models` with locks whose waiters lie down at once: what outside takes eleven failed attempts, of which no model has so
+/// many. Fails if nobody has lain down.
+pub fn lying_down(models: impl FnOnce()) {
+    lie_down_at_once();
+    models();
+    assert!(lain_down() > 0, "nobody has found a lock taken");
 }
 
 #[allow(clippy::disallowed_methods)]
@@ -154,6 +162,7 @@ fn run(
         let end = demand(&fleet.specification(), &history);
         let tally = fleet.scheduler.check_invariants();
         assert_eq!((tally.members as usize, tally.in_flight as usize), (end.len(), end.in_flight()));
+        assert_eq!(fleet.scheduler.ejected_by_rules() as usize, end.ejected_by_rules(), "places are counted");
         look(&fleet, &end);
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();

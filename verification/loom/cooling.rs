@@ -9,6 +9,7 @@ use leasehold::{OwnedLease, internals::sync::Arc};
 use crate::{
     common::{SHORT, model_within},
     driver::{Fleet, Res, Setup},
+    wait::{Task, at_rest},
 };
 
 /// Resources 0, cooling and due, and 1. `main` makes 1 cool until `2 * SHORT` from the beginning, against a thaw.
@@ -112,6 +113,113 @@ fn extend_thaw() {
         assert!(fleet.scheduler.acquire().is_err(), "it cools, whoever came first");
         fleet.clock.advance(SHORT);
         assert!(fleet.scheduler.peek().is_some(), "its deadline has come");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// Resource 0, cooling and due, is thawed by an acquisition, whose lease is soon over, while `main` does something to the same resource.
+/// `judge` is told what came of that, and looks when nothing else goes on.
+fn thawing_itself<T: 'static>(main: fn(&Fleet) -> T, judge: fn(&Fleet, T)) {
+    model_within(1, move || {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        fleet.scheduler.cool(&0, SHORT).expect("a member");
+        fleet.clock.advance(SHORT);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.acquire().ok().map(|lease| lease.check()))
+        };
+        let done = main(&fleet);
+        other.join().expect("no panic");
+        fleet.scheduler.check_invariants();
+        judge(&fleet, done);
+        assert!(fleet.scheduler.stats().warmed <= 1, "it was due once");
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
+    });
+}
+
+/// Held, and its time is over: it comes back when the hold ends, without waiting for anything else.
+fn back_after<E>(fleet: &Fleet, end: impl Fn(&Fleet) -> Result<bool, E>) {
+    assert!(fleet.scheduler.acquire().is_err(), "it is held");
+    assert!(end(fleet).is_ok_and(|ended| ended));
+    assert_eq!(fleet.scheduler.acquire().expect("its time is over").check(), 0);
+}
+
+#[test]
+fn exclude_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.exclude(&0).expect("a member"),
+        |fleet, _| back_after(fleet, |fleet| fleet.scheduler.include(&0)),
+    );
+}
+
+#[test]
+fn eject_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.eject(&0).expect("a member"),
+        |fleet, _| back_after(fleet, |fleet| fleet.scheduler.readmit(&0)),
+    );
+}
+
+#[test]
+fn drain_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.drain(&0).expect("a member"),
+        |fleet, _| back_after(fleet, |fleet| fleet.scheduler.undrain(&0)),
+    );
+}
+
+/// Whoever comes first, it is warmed once.
+#[test]
+fn warm_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.warm(&0).expect("a member"),
+        |fleet, _| {
+            assert_eq!(fleet.scheduler.stats().warmed, 1);
+            assert_eq!(fleet.scheduler.acquire().expect("its time is over").check(), 0);
+        },
+    );
+}
+
+#[test]
+fn remove_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.remove(&0).expect("a member").in_flight,
+        |fleet, in_flight| {
+            assert!(in_flight <= 1 && fleet.scheduler.acquire().is_err() && fleet.scheduler.is_empty());
+        },
+    );
+}
+
+/// What is due and replaced stays due.
+#[test]
+fn update_thaw() {
+    thawing_itself(
+        |fleet| fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member"),
+        |fleet, ()| assert_eq!(fleet.scheduler.acquire().expect("its time is over").version, 1),
+    );
+}
+
+/// Both thaw it, and one of the two has it. The lease stays: an eviction that meets it and looks again as it ends takes far more steps.
+#[test]
+fn evict_thaw() {
+    model_within(1, || {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        fleet.scheduler.insert(fleet.resource(0)).expect("new");
+        fleet.scheduler.cool(&0, SHORT).expect("a member");
+        fleet.clock.advance(SHORT);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.acquire_key_owned(&0).ok())
+        };
+        let evicted = fleet.scheduler.evict_worst();
+        let lease = other.join().expect("no panic");
+        fleet.scheduler.check_invariants();
+        assert_eq!(evicted.is_some(), lease.is_none(), "one has it, and the other nothing");
+        assert_eq!(fleet.scheduler.stats().warmed, 1, "it was due once");
+        drop(lease);
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();
     });
@@ -279,4 +387,32 @@ fn due_by_filter_removed() {
 fn due_by_filter_updated() {
     let renew = |fleet: &Fleet| fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member");
     due(2, by_filter, renew, |_, mine, ()| drop(mine));
+}
+
+/// The same, while somebody waits who takes anything: what is due is for that one first, and the value may be replaced before the filter has
+/// what is left.
+#[test]
+fn due_by_filter_updated_waited() {
+    model_within(1, || {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        for (key, units, after) in [(1, 1, 1), (2, 1, 1), (0, 2, 2)] {
+            fleet.scheduler.insert(fleet.resource(key).again_with_units(0, units)).expect("new");
+            fleet.scheduler.cool(&key, after * SHORT).expect("a member");
+        }
+        // One of each.
+        let mut many = Task::waiting(fleet.scheduler.acquire_many_async_owned(3));
+        fleet.clock.advance(2 * SHORT);
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                fleet.scheduler.update_with(&0, |old| old.again_with_units(1, 2)).expect("a member");
+            })
+        };
+        let mine = by_filter(&fleet);
+        other.join().expect("no panic");
+        let _ = fleet.scheduler.tick();
+        assert_eq!(many.done().expect("one of each").len(), 3);
+        drop((many, mine));
+        at_rest(fleet, 4);
+    });
 }

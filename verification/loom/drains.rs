@@ -210,6 +210,43 @@ fn cancel_return() {
     });
 }
 
+/// Who waits for the whole fleet gives up at the moment of the last return, and nobody else waits: neither its bell nor its pins are left.
+#[test]
+fn cancel_all_return() {
+    model(|| {
+        let (fleet, mut leases) = lent(1);
+        let lease = leases.remove(0);
+        let mut cancelled = fleet.scheduler.drain_all_async();
+        assert!(!poll(&mut cancelled), "its bell is left");
+        let returner = spawn(&fleet, move |_| drop(lease));
+        drop(cancelled);
+        returner.join().expect("no panic");
+        assert_eq!(fleet.scheduler.undrain_all(), 1, "the hold stays");
+        assert_eq!(fleet.scheduler.acquire().expect("its unit is back").check(), 0);
+        fleet.scheduler.remove(&0).expect("nobody else removes");
+        settle(fleet, 0);
+    });
+}
+
+/// One that has been rung already gives up, or the bell rings as it does.
+#[test]
+fn cancel_undrain_return() {
+    model_within(1, || {
+        let (fleet, mut leases) = lent(1);
+        let lease = leases.remove(0);
+        let mut cancelled = fleet.scheduler.drain_async(&0).expect("a member");
+        assert!(!poll(&mut cancelled), "its bell is left");
+        let returner = spawn(&fleet, move |_| drop(lease));
+        let other = spawn(&fleet, |fleet| assert!(fleet.scheduler.undrain(&0).expect("a member")));
+        drop(cancelled);
+        returner.join().expect("no panic");
+        other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.acquire().expect("its unit is back").check(), 0);
+        fleet.scheduler.remove(&0).expect("nobody else removes");
+        settle(fleet, 0);
+    });
+}
+
 /// Polled again in the midst of the last return, with another waker.
 #[test]
 fn poll_again_return() {

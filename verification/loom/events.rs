@@ -9,7 +9,7 @@
 use std::sync::Mutex;
 
 use leasehold::{
-    Event, EventKind,
+    Entry, Event, EventKind, ManualClock, Scheduler,
     internals::{
         events::{News, Reader},
         sync::{Arc, thread},
@@ -18,7 +18,7 @@ use leasehold::{
 
 use crate::{
     common::{model_within, steps},
-    driver::{Actor, Fleet, Res, Setup, Step, Step::Release},
+    driver::{Actor, Fixed, Fleet, Res, Setup, Step, Step::Release},
     specification::Op::{self, *},
 };
 
@@ -157,6 +157,44 @@ fn completed_after_the_return_of_a_removed_one() {
     taking(2, (1, 8), &[Insert(0)], &[LEND, REMOVE], (1, usize::MAX), |_| ());
 }
 
+/// A key that is a number: an event is complete in the critical section that makes it. The drivers' resources have keys of one byte, which
+/// go the long way in a model; these have not.
+fn plain_keys(capacity: usize, max: usize) {
+    model_within(2, move || {
+        // Nothing random: an execution repeats.
+        let builder = Scheduler::<Entry<u32, u32, ()>>::builder().shards(1).hasher(Fixed).seed(7);
+        let builder =
+            builder.clock(Arc::new(ManualClock::new())).expected_resources(4).event_capacity(capacity);
+        let fleet = Arc::new(builder.build().expect("in range"));
+        fleet.insert(Entry::new(7, 0, ())).expect("new");
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || (0..2).for_each(|_| drop(fleet.acquire().expect("it is free"))))
+        };
+        let mut taken = fleet.take_events(max);
+        taken.extend(fleet.take_events(max));
+        other.join().expect("no panic");
+        taken.extend(fleet.take_events(usize::MAX));
+        let stats = fleet.stats();
+        assert_eq!(taken.len() as u64, stats.events_emitted, "each once");
+        assert_eq!(stats.events_emitted + stats.events_dropped, 5, "all are numbered");
+        assert!(
+            taken.is_sorted_by(|a, b| a.sequence < b.sequence)
+                && taken.iter().all(|event| event.key == Some(7))
+        );
+    });
+}
+
+#[test]
+fn plain_keys_in_one_slot() {
+    plain_keys(1, usize::MAX);
+}
+
+#[test]
+fn plain_keys_one_by_one() {
+    plain_keys(2, 1);
+}
+
 /// Two consumers: no event goes to both.
 #[test]
 fn two_consumers() {
@@ -177,6 +215,39 @@ fn two_consumers() {
         all.sort_by_key(|event| event.sequence);
         assert_eq!(all.len(), 2);
         finish(fleet, &all);
+    });
+}
+
+/// Somebody reads the counts again and again while events are dropped, taken out and recorded: no count runs backwards, nor ahead of what
+/// has happened.
+#[test]
+fn counts_do_not_run_backwards() {
+    model_within(2, || {
+        let fleet = Arc::new(Fleet::with(Setup::default(), |builder| builder.event_capacity(1)));
+        for key in 0..2 {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+        }
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                let taken = fleet.scheduler.take_events(usize::MAX).len();
+                fleet.scheduler.exclude(&0).expect("a member");
+                taken
+            })
+        };
+        let counts = || {
+            let stats = fleet.scheduler.stats();
+            (stats.events_emitted, stats.events_dropped)
+        };
+        let (first, second) = (counts(), counts());
+        let taken = other.join().expect("no panic") + fleet.scheduler.take_events(usize::MAX).len();
+        let last = counts();
+        assert_eq!((last, taken), ((2, 1), 2), "the second newcomer's event was dropped");
+        for (before, after) in [(first, second), (second, last)] {
+            assert!(before.0 <= after.0 && before.1 <= after.1, "{before:?}, {after:?}");
+        }
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
     });
 }
 

@@ -1,6 +1,8 @@
 //! A claim of a cluster's member, and its end. After [`Fence::check`] has said that a claim is good, it is, until the deadline that was
 //! known then; a claim that was lost is never good again, whatever deadline a later session has.
 
+use std::collections::HashMap;
+
 use leasehold::internals::{
     cluster::{Claim, Fence, Fences, Lost, Unit},
     sync::{Arc, Clock, ManualClock, Timestamp},
@@ -20,9 +22,9 @@ fn claim() -> Claim {
 fn fences() -> (Arc<Fences<u8>>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
     let shared: std::sync::Arc<dyn Clock> = std::sync::Arc::new(Arc::clone(&clock));
-    let fences = Arc::new(Fences::new(Arc::from_std(shared)));
+    let fences = Arc::new(Fences::new(HashMap::from([(1, 0)]), Arc::from_std(shared)));
     fences.set_good_until(Timestamp::from_nanos(100));
-    fences.admit(&1, &claim(), 1);
+    fences.admit(0, &claim(), 1);
     (fences, clock)
 }
 
@@ -40,7 +42,7 @@ fn check_lose_renew() {
         let other = {
             let fences = Arc::clone(&fences);
             spawn(move || {
-                assert!(fences.lose(&1, &[claim()]).is_empty(), "no lease is recorded");
+                assert!(fences.lose(0, &[claim()]).is_empty(), "no lease is recorded");
                 fences.set_good_until(Timestamp::from_nanos(200));
             })
         };
@@ -58,7 +60,7 @@ fn check_lose() {
         let fence = bind(&fences).expect("good");
         let other = {
             let fences = Arc::clone(&fences);
-            spawn(move || drop(fences.lose(&1, &[claim()])))
+            spawn(move || drop(fences.lose(0, &[claim()])))
         };
         if fence.check() == Err(Lost) {
             assert_eq!(fence.check(), Err(Lost), "for good");
@@ -75,7 +77,7 @@ fn bind_take() {
         let (fences, _) = fences();
         let other = {
             let fences = Arc::clone(&fences);
-            spawn(move || fences.take(&1, &claim()))
+            spawn(move || fences.take(0, &claim()))
         };
         let bound = bind(&fences);
         let taken = other.join().expect("no panic");
@@ -83,7 +85,7 @@ fn bind_take() {
         if let Ok(fence) = bound {
             assert_eq!(fence.check(), Ok(10));
             drop(fence);
-            assert!(fences.take(&1, &claim()), "nobody names it");
+            assert!(fences.take(0, &claim()), "nobody names it");
         }
         assert_eq!(bind(&fences).err(), Some(Lost), "it has left");
     });
@@ -96,9 +98,9 @@ fn drop_take() {
         let (fences, _) = fences();
         let fence = bind(&fences).expect("good");
         let other = spawn(move || drop(fence));
-        let taken = fences.take(&1, &claim());
+        let taken = fences.take(0, &claim());
         other.join().expect("no panic");
-        assert!(taken || fences.take(&1, &claim()));
+        assert!(taken || fences.take(0, &claim()));
         assert_eq!(bind(&fences).err(), Some(Lost), "it has left");
     });
 }
@@ -112,7 +114,7 @@ fn bind_lose() {
         let (fences, _) = fences();
         let other = {
             let fences = Arc::clone(&fences);
-            spawn(move || fences.lose(&1, &[claim()]))
+            spawn(move || fences.lose(0, &[claim()]))
         };
         let bound = Fences::bind(&fences, &1, Some(token));
         let lost = other.join().expect("no panic");

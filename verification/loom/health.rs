@@ -63,6 +63,26 @@ fn one_place_for_two() {
     });
 }
 
+/// Two fail at once, one place, and nobody leaves: somebody who looks meanwhile never sees more ejected than may be, either.
+#[test]
+fn at_no_moment_more_than_the_share() {
+    model_within(2, || {
+        let fleet = fleet(2, 50);
+        let others = [0, 1].map(|key| {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fail(&fleet, key))
+        });
+        for _ in 0..2 {
+            let ejected = fleet.scheduler.ejected_by_rules();
+            assert!(ejected <= 1, "half of two: {ejected}");
+        }
+        others.into_iter().for_each(|other| other.join().expect("no panic"));
+        assert_eq!(fleet.scheduler.ejected_by_rules(), 1);
+        share_holds(&fleet, 50);
+        end(fleet);
+    });
+}
+
 /// A member leaves while another one is ejected: the place that goes with it is not taken.
 #[test]
 fn eject_remove() {
@@ -114,6 +134,29 @@ fn one_probe_for_two() {
         assert_eq!(probes.len(), 1, "there are two units, and one probe");
         let ok = Outcome::Ok { latency: Duration::from_nanos(1) };
         probes.into_iter().for_each(|token| fleet.scheduler.finish(token, ok).expect("out"));
+        assert_eq!(fleet.scheduler.resource_stats(&0).expect("remembered").phase, Phase::Healthy);
+        share_holds(&fleet, 100);
+        end(fleet);
+    });
+}
+
+/// The last lease from before comes back without a word beside the end of the ejection: what is lent after both is the probe, and what
+/// becomes of it decides.
+#[test]
+fn probe_older_return() {
+    model_within(2, || {
+        let fleet = fleet(1, 100);
+        let old = fleet.scheduler.acquire_owned().expect("free");
+        fail(&fleet, 0);
+        fleet.clock.advance(Duration::from_nanos(10));
+        let other = crate::common::spawn(move || drop(old));
+        let mine = fleet.scheduler.acquire().map(|lease| lease.into_token()).ok();
+        other.join().expect("no panic");
+        let again = || fleet.scheduler.acquire().expect("due, and nothing is out").into_token();
+        let probe = mine.unwrap_or_else(again);
+        assert!(fleet.scheduler.acquire().is_err(), "one");
+        let ok = Outcome::Ok { latency: Duration::from_nanos(1) };
+        fleet.scheduler.finish(probe, ok).expect("out");
         assert_eq!(fleet.scheduler.resource_stats(&0).expect("remembered").phase, Phase::Healthy);
         share_holds(&fleet, 100);
         end(fleet);

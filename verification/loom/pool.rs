@@ -18,13 +18,17 @@ use std::{
 use leasehold::{
     ManualClock,
     internals::{
-        pool::{Hand, Memory, Next, Room, Tray},
-        sync::Arc,
+        pool::{Hand, Keeper, Memory, Next, Room, Tray},
+        sync::{
+            Arc, Condvar, Mutex,
+            atomic::{AtomicBool, Ordering::Relaxed},
+            barrier,
+        },
     },
-    pool::{EndingKind, Job, Order, Pool, RejectReason},
+    pool::{EndingKind, Job, Order, Pool, RejectReason, Task},
 };
 
-use crate::common::{model_within, spawn};
+use crate::common::{lying_down, model_within, spawn};
 
 /// How often jobs were run, and cleaned up. Not instrumented: the models must not be ordered by what they count with.
 #[derive(Clone, Default)]
@@ -122,6 +126,50 @@ fn two_workers() {
     });
 }
 
+/// A job that runs until another one has been run, which comes when it has begun: a second worker is woken for that, for there is no keeper here. The
+/// jobs take no time, so the pace says that they are short.
+#[test]
+fn submit_beside_a_long_one() {
+    model_within(1, || {
+        let (begun, gate) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+        let pool = Pool::<Task>::builder().workers(2).capacity(4).segment_slots(2).build().expect("in range");
+        let (begins, waits) = (Arc::clone(&begun), Arc::clone(&gate));
+        let long = Task::job(move |_| {
+            begins.ring();
+            waits.wait();
+            Ok(())
+        });
+        pool.try_submit(long).expect("room");
+        begun.wait();
+        let opens = Arc::clone(&gate);
+        let lone = Task::job(move |_| {
+            opens.ring();
+            Ok(())
+        });
+        pool.try_submit(lone).expect("room");
+        gate.wait();
+        assert!(pool.shutdown(Duration::MAX).is_complete());
+    });
+}
+
+/// Rung once, heard by any number.
+#[derive(Default)]
+struct Bell(Mutex<bool>, Condvar);
+
+impl Bell {
+    fn ring(&self) {
+        *self.0.lock().expect("no panic") = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.lock().expect("no panic");
+        while !*rung {
+            rung = self.1.wait(rung).expect("no panic");
+        }
+    }
+}
+
 /// A submitter waits for room in a queue of one.
 #[test]
 fn wait_for_room() {
@@ -169,18 +217,165 @@ fn wait_for_room_and_give_up() {
 fn room_given_up() {
     model_within(3, || {
         let room = Arc::new(Room::default());
-        let (first, _) = room.wait(Some(Waker::noop().clone()));
-        let (second, _) = room.wait(Some(Waker::noop().clone()));
+        let (first, _) = room.wait(Some(Waker::noop().clone()), false);
+        let (second, _) = room.wait(Some(Waker::noop().clone()), false);
         let worker = {
             let room = Arc::clone(&room);
-            spawn(move || room.freed(|| 1))
+            spawn(move || room.freed(1, |_| 1))
         };
         let rung = first.rung_or_leave(Waker::noop());
-        room.leave(&first, false);
+        first.leave(false);
         worker.join().expect("no panic");
         assert!(second.rung_or_leave(Waker::noop()), "the first one was rung: {rung}");
-        room.leave(&second, true);
+        assert!(second.leave(true));
         assert_eq!(room.waiting(), 0);
+    });
+}
+
+/// A bell is used again while whoever rang it may still have it in hand: what rings for the one before does not ring for the next.
+#[test]
+fn room_used_again() {
+    model_within(3, || {
+        let room = Arc::new(Room::default());
+        let (first, _) = room.wait(None, false);
+        let worker = {
+            let room = Arc::clone(&room);
+            spawn(move || room.ring(1))
+        };
+        let was_rung = first.leave(true);
+        let (second, _) = room.wait(Some(Waker::noop().clone()), false);
+        worker.join().expect("no panic");
+        let is_rung = second.rung_or_leave(Waker::noop());
+        assert!(!(was_rung && is_rung), "there was one ring");
+        assert_eq!(second.leave(true), is_rung);
+    });
+}
+
+/// Something is left while the keeper goes off duty: it sees it and stays, or is called. K1 to K4 against L1 and L3 to L5.
+#[test]
+fn off_duty_call() {
+    model_within(3, || {
+        let (keeper, left) = (Arc::new(Keeper::default()), Arc::new(AtomicBool::new(false)));
+        keeper.go_on_duty();
+        let other = {
+            let (keeper, left) = (Arc::clone(&keeper), Arc::clone(&left));
+            spawn(move || {
+                barrier::prepare();
+                // K1 to K4.
+                left.store(true, Relaxed);
+                barrier::light();
+                keeper.call();
+            })
+        };
+        barrier::prepare();
+        if keeper.go_off_duty(|| left.load(Relaxed)) {
+            assert!(keeper.rest(None), "it is not to end");
+        }
+        assert!(left.load(Relaxed), "it looks, and finds it");
+        other.join().expect("no panic");
+    });
+}
+
+/// Room is left without a ring while the keeper goes off duty, and somebody waits for it: the keeper sees both and stays, or is called; or whoever
+/// waits has come late enough to find the room. F1 to F4 and K3, K4 against W2 to W4 and L3 to L5.
+#[test]
+fn off_duty_room() {
+    model_within(2, || {
+        let all = (Keeper::default(), Room::default(), AtomicBool::new(false));
+        all.0.go_on_duty();
+        let all = Arc::new(all);
+        let worker = {
+            let all = Arc::clone(&all);
+            spawn(move || {
+                let (keeper, room, is_free) = &*all;
+                barrier::prepare();
+                is_free.store(true, Relaxed);
+                room.freed(1, |_| {
+                    keeper.call();
+                    0
+                });
+            })
+        };
+        let looks = {
+            let all = Arc::clone(&all);
+            spawn(move || {
+                let (keeper, room, is_free) = &*all;
+                barrier::prepare();
+                let is_owed = || room.waiting() > 0 && is_free.load(Relaxed);
+                // Off duty until it is called, or ends.
+                while keeper.go_off_duty(is_owed) {
+                    if !keeper.rest(None) {
+                        return;
+                    }
+                    keeper.go_on_duty();
+                }
+                // A millisecond later.
+                room.ring(1);
+            })
+        };
+        let (desk, room, is_free) = &*all;
+        let (waiter, _) = room.wait(None, false);
+        if !is_free.load(Relaxed) {
+            waiter.sleep(None);
+        }
+        waiter.leave(true);
+        worker.join().expect("no panic");
+        desk.end();
+        looks.join().expect("no panic");
+        assert_eq!(room.waiting(), 0);
+    });
+}
+
+/// A job is submitted by priority while the keeper goes off duty, and the only worker is in a job that turns out long: the keeper sees what waits
+/// and stays, or is called. K1 to K4, of a real submission, against L3 to L5. The job that the worker is in is what the keeper does: so there
+/// are two threads, and nobody takes the other job too early.
+#[test]
+fn off_duty_submit_by_priority() {
+    type Leave = Box<dyn FnOnce() -> bool + Send>;
+
+    /// What the worker is in, until the other job is there.
+    #[derive(Clone, Default)]
+    struct Long {
+        is_off_duty: StdArc<StdUsize>,
+        submitted: Arc<(Mutex<bool>, Condvar)>,
+    }
+
+    impl Long {
+        fn run(&self, leave: Leave) {
+            self.is_off_duty.fetch_add(usize::from(leave()), SeqCst);
+            let (submitted, condition) = &*self.submitted;
+            let mut is_there = submitted.lock().expect("no panic");
+            while !*is_there {
+                is_there = condition.wait(is_there).expect("no panic");
+            }
+        }
+    }
+
+    model_within(1, || {
+        let long = Long::default();
+        let builder = Pool::builder().adaptive(1, 2).capacity(4).order(Order::Priority);
+        let pool = builder.build().expect("in range");
+        let leave: Leave = Box::new(pool.go_off_duty());
+        let handles = [Some(leave), None].map(|leave| {
+            let job = Job::new((leave, long.clone()), |(leave, long), _| {
+                if let Some(leave) = leave.take() {
+                    long.run(leave);
+                }
+                Ok(())
+            });
+            let (job, handle) = job.with_handle();
+            pool.try_submit(job).expect("room");
+            handle
+        });
+        let (submitted, condition) = &*long.submitted;
+        *submitted.lock().expect("no panic") = true;
+        condition.notify_one();
+        for handle in handles {
+            assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+        }
+        let is_off_duty = long.is_off_duty.load(SeqCst) == 1;
+        assert!(!is_off_duty || pool.is_looked_after(), "it saw nothing, and nobody has called");
+        drop(pool);
     });
 }
 
@@ -229,6 +424,52 @@ fn shutdown_now() {
     });
 }
 
+/// As `shutdown_now`, with two workers: trays are revoked one after the other, while what is on one may go to another.
+#[test]
+fn shutdown_now_two_workers() {
+    model_within(1, || {
+        let count = Count::default();
+        let pool = pool(2, 4);
+        for _ in 0..2 {
+            pool.try_submit(count.job()).expect("room");
+        }
+        let unrun = pool.shutdown(Duration::ZERO).unrun.len();
+        let later = pool.shutdown(Duration::MAX);
+        assert_eq!((later.unrun.len(), later.handed_back), (0, unrun));
+        drop(pool);
+        assert_eq!((count.run() + unrun, count.cleaned()), (2, 2));
+    });
+}
+
+/// Whoever has been told to end has been the last to begin: no other job of its worker is run after that.
+#[test]
+fn shutdown_tells_then_nothing_begins() {
+    /// What jobs of one worker have seen.
+    #[derive(Clone, Default)]
+    struct Told(StdArc<StdUsize>);
+
+    fn job(told: &Told) -> Job<Told> {
+        Job::new(told.clone(), |told, context| {
+            assert_eq!(told.0.load(SeqCst), 0, "an earlier one was told to end");
+            told.0.fetch_add(usize::from(context.is_cancelled()), SeqCst);
+            Ok(())
+        })
+    }
+
+    model_within(2, || {
+        let told = Told::default();
+        let pool = Pool::builder().workers(1).capacity(4).segment_slots(2).build().expect("in range");
+        // On the tray behind the first, or in the queue behind both.
+        for _ in 0..3 {
+            pool.try_submit(job(&told)).expect("room");
+        }
+        let unrun = pool.shutdown(Duration::ZERO).unrun.len();
+        assert_eq!(pool.shutdown(Duration::MAX).unrun.len(), 0);
+        let stats = pool.stats();
+        assert_eq!((stats.panicked, stats.done as usize + unrun), (0, 3));
+    });
+}
+
 /// Two shutdowns without time at once, and a submission.
 #[test]
 fn shutdown_now_shutdown_now_submit() {
@@ -255,7 +496,8 @@ fn shutdown_now_shutdown_now_submit() {
 /// One that has time, beside one that has none: it is told how many the other one was given.
 #[test]
 fn shutdown_shutdown_now() {
-    model_within(2, || {
+    // One preemption is all that it takes, and with two the walk does not come to it in a minute.
+    model_within(1, || {
         let count = Count::default();
         let pool = Arc::new(pool(1, 4));
         pool.try_submit(count.job()).expect("room");
@@ -276,18 +518,30 @@ fn drop_with_jobs() {
     model_within(2, || {
         let count = Count::default();
         let pool = pool(1, 4);
-        let (job, handle) = count.job().with_handle();
-        pool.try_submit(job).expect("room");
-        pool.try_submit(count.job()).expect("room");
+        let handles: Vec<_> = (0..2)
+            .map(|_| {
+                let (job, handle) = count.job().with_handle();
+                pool.try_submit(job).expect("room");
+                handle
+            })
+            .collect();
         drop(pool);
-        let kind = handle.wait().ending.kind();
-        assert!(matches!(kind, EndingKind::Done | EndingKind::Dropped), "{kind:?}");
+        let mut done = 0;
+        for handle in handles {
+            let kind = handle.wait().ending.kind();
+            assert!(matches!(kind, EndingKind::Done | EndingKind::Dropped), "{kind:?}");
+            done += usize::from(kind == EndingKind::Done);
+        }
+        assert_eq!((count.run(), count.cleaned()), (done, 2), "each is cleaned up once, run or not");
     });
 }
 
-/// The keeper starts a second worker, and sends one home that idles: each job is run, there are never more or fewer than may be, and all end.
+/// The keeper starts a second worker, and sends one home that idles: each job is run, there are never more or fewer than may be, and all end. In some
+/// of the schedules it has both to do.
 #[test]
 fn grow_and_dismiss() {
+    // Not instrumented.
+    static SCALED: [StdUsize; 2] = [const { StdUsize::new(0) }; 2];
     model_within(1, || {
         let count = Count::default();
         let clock = Arc::new(ManualClock::new());
@@ -307,12 +561,21 @@ fn grow_and_dismiss() {
         assert!((1..=2).contains(&pool.stats().workers));
         for handle in handles {
             assert_eq!(handle.wait().ending.kind(), EndingKind::Done);
+            clock.advance(Duration::from_nanos(2));
             pool.look(&mut memory);
         }
-        assert!((1..=2).contains(&pool.stats().workers));
+        let stats = pool.stats();
+        assert!((1..=2).contains(&stats.workers));
+        for (sum, scaled) in SCALED.iter().zip([stats.scaled_up, stats.scaled_down]) {
+            sum.fetch_add(scaled as usize, SeqCst);
+        }
         drop(pool);
         assert_eq!((count.run(), count.cleaned()), (2, 2));
     });
+    // A run that goes on from a checkpoint has not seen what was before.
+    if std::env::var_os("LOOM_CHECKPOINT_FILE").is_none() {
+        assert!(SCALED.iter().all(|sum| sum.load(SeqCst) > 0), "it grew, and was sent home: {SCALED:?}");
+    }
 }
 
 /// The tray: its owner, a thief and the end, each job in one hand, and dropped once by it.
@@ -383,6 +646,12 @@ fn run_from(hand: &mut Hand<'_, Box<u32>>, mut next: Next) -> Vec<u32> {
 #[test]
 fn tray_steal() {
     tray(2, true, false);
+}
+
+/// Owner and thief meet at the tray's lock, under which the thief calls for a barrier: whoever comes second sleeps.
+#[test]
+fn tray_steal_lying_down() {
+    lying_down(|| tray(2, true, false));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use leasehold::{
     pool::{BucketQueue, JobPriority, JobQueue, Refusal, SegmentedQueue},
 };
 
-use crate::common::{model, model_within, spawn};
+use crate::common::{lying_down, model, model_within, spawn};
 
 const ANY: JobPriority = JobPriority::NORMAL;
 const UNBOUNDED: u64 = u64::MAX;
@@ -106,15 +106,16 @@ fn push_pop_batch() {
     pushing(|| Segmented::with(UNBOUNDED, 2), 2, &[3], (2, 2));
 }
 
-/// Two consumers beside a producer: nothing comes twice, nothing is lost, and what one of them gets is in order.
-fn popping(slots: usize, before: u32, during: u32, max: usize) {
+/// Two consumers beside a producer: nothing comes twice, nothing is lost, and what one of them gets is in order. The first pops so often, the other once.
+fn popping(slots: usize, (before, during): (u32, u32), max: usize, often: usize) {
     model(move || {
         let queue = Arc::new(Segmented::with(UNBOUNDED, slots));
         (0..before).for_each(|i| assert!(push(&*queue, i)));
-        let consumers: Vec<_> = (0..2)
-            .map(|_| {
+        let consumers: Vec<_> = [often, 1]
+            .into_iter()
+            .map(|pops| {
                 let queue = Arc::clone(&queue);
-                spawn(move || pop(&*queue, max))
+                spawn(move || (0..pops).flat_map(|_| pop(&*queue, max)).collect::<Vec<_>>())
             })
             .collect();
         (before..before + during).for_each(|i| assert!(push(&*queue, i)));
@@ -134,17 +135,23 @@ fn popping(slots: usize, before: u32, during: u32, max: usize) {
 
 #[test]
 fn pop_pop_push() {
-    popping(2, 1, 1, 1);
+    popping(2, (1, 1), 1, 1);
+}
+
+/// The second item is taken by the look at its slot; whoever goes on from there has not asked how far the producer is, but for the first.
+#[test]
+fn pop_pop_by_the_item() {
+    popping(3, (1, 1), 1, 2);
 }
 
 #[test]
 fn pop_pop_over_the_end_of_segments() {
-    popping(1, 2, 1, 1);
+    popping(1, (2, 1), 1, 1);
 }
 
 #[test]
 fn pop_pop_batches() {
-    popping(2, 3, 0, 2);
+    popping(2, (3, 0), 2, 1);
 }
 
 /// A queue of one: of two producers one is refused until the item is out, and the bound holds at every moment.
@@ -312,6 +319,12 @@ fn segments_are_used_again_by_two() {
 #[test]
 fn buckets_push_pop() {
     pushing(|| BucketQueue::bounded(4), 2, &[2], (2, 1));
+}
+
+/// Whoever comes second to their lock sleeps.
+#[test]
+fn buckets_push_pop_lying_down() {
+    lying_down(|| pushing(|| BucketQueue::bounded(4), 2, &[2], (2, 1)));
 }
 
 #[test]

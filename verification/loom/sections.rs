@@ -39,7 +39,7 @@ impl Shared {
     fn read(&self, sections: usize) {
         let record = self.domain.enrol();
         for _ in 0..sections {
-            record.enter();
+            assert!(record.enter());
             // Acquire: as the scheduler's own pointers are read.
             let current = self.current.load(Ordering::Acquire);
             // SAFETY: nobody may be writing it; loom sees whether that is so.
@@ -53,7 +53,7 @@ impl Shared {
     /// Makes the other value current. What must come before the old one is freed.
     fn replace(&self) -> Grace<'_> {
         self.current.store(1, Ordering::Release);
-        self.domain.grace().expect("fences do not fail")
+        self.domain.grace(self.domain.no_grace()).expect("fences do not fail")
     }
 
     fn free(&self) {
@@ -125,7 +125,7 @@ fn replace_in_a_section() {
             spawn(move || shared.read(1))
         };
         let record = shared.domain.enrol();
-        record.enter();
+        assert!(record.enter() && !record.enter());
         let mut grace = shared.replace();
         assert!(!grace.is_over(), "we are in a section");
         record.leave();

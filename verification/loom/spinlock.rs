@@ -5,7 +5,11 @@
 
 use leasehold::internals::sync::{Arc, SpinLock};
 
-use crate::common::model;
+use crate::{
+    common::{lying_down, model, race, steps},
+    driver::Setup,
+    specification::Op::{Acquire, Exclude, Insert},
+};
 
 fn count(lock: &SpinLock<u32>) {
     *lock.lock() += 1;
@@ -56,6 +60,18 @@ fn try_lock() {
         let value = *lock.try_lock().expect("nobody holds it");
         assert_eq!(value, u32::from(mine) + u32::from(theirs));
     });
+}
+
+/// Whoever finds the lock taken lies down, and gets up.
+#[test]
+fn two_threads_that_lie_down() {
+    lying_down(|| counting(1));
+}
+
+/// The same at a shard's lock. Those of the pool are in `pool`.
+#[test]
+fn a_shard_at_which_threads_lie_down() {
+    lying_down(|| race(Setup::default(), steps(&[Insert(0)]), vec![steps(&[Acquire]), steps(&[Exclude(0)])]));
 }
 
 /// The road to sleep is short in a model: a waiter lies down, is counted, gets up and takes the lock.

@@ -7,7 +7,7 @@
 
 use crate::{
     common::{race, race_then, race_within, steps},
-    driver::{Setup, Step, Step::Release as Return, Step::ReleaseAfter as ReturnAfter},
+    driver::{Setup, Step, Step::Fail, Step::Release as Return, Step::ReleaseAfter as ReturnAfter},
     specification::Op::*,
 };
 
@@ -137,6 +137,91 @@ races! {
     update_get: [Insert(0)]; [UpdateWith(0)] | [Get(0), Get(0)];
     insert_get: []; [Insert(0)] | [Get(0), AcquireKey(0)];
     remove_reinsert_get: [Insert(0)]; [Remove(0), Insert(0)] | [Get(0), AcquireKey(0)];
+}
+
+// Holds beside others: ejection, by hand and by the rules, and draining. In a fleet with rules one failure ejects; what a model has
+// ejected beforehand by `Fail` the rules hold, with a place and an entry in their book, and a hand takes it over from them.
+races! {
+    acquire_eject(rules: true): [Insert(0)]; [Acquire] | [Eject(0)];
+    acquire_readmit(rules: true): [Insert(0), Acquire, Fail]; [Acquire] | [Readmit(0)];
+    acquire_readmit_by_hand: [Insert(0), Eject(0)]; [Acquire] | [Readmit(0)];
+    acquire_fail(rules: true): [Insert(0), Acquire]; [Fail] | [Acquire];
+    /// There is a second unit: lent before the failure, or not at all.
+    acquire_fail_of_two(rules: true, units: 2): [Insert(0), Acquire]; [Fail] | [Acquire];
+    acquire_undrain: [Insert(0), Drain(0)]; [Acquire] | [Undrain(0)];
+    release_fail(rules: true, units: 2): [Insert(0), Acquire]; [Return] | [Acquire, Fail];
+    release_eject(rules: true): [Insert(0), Acquire]; [Return] | [Eject(0)];
+    release_readmit(rules: true, units: 2): [Insert(0), Acquire, Acquire, Fail]; [Return] | [Readmit(0)];
+    release_drain: [Insert(0), Acquire]; [Return] | [Drain(0)];
+    release_undrain: [Insert(0), Acquire, Drain(0)]; [Return] | [Undrain(0)];
+    release_after_fail(rules: true, units: 2): [Insert(0), Acquire]; [ReturnAfter] | [Acquire, Fail];
+    release_after_eject(rules: true): [Insert(0), Acquire]; [ReturnAfter] | [Eject(0)];
+    release_after_readmit(rules: true, units: 2): [Insert(0), Acquire, Acquire, Fail]; [ReturnAfter] | [Readmit(0)];
+    release_after_drain: [Insert(0), Acquire]; [ReturnAfter] | [Drain(0)];
+    release_after_undrain: [Insert(0), Acquire, Drain(0)]; [ReturnAfter] | [Undrain(0)];
+    /// The rules eject it once, and take one place.
+    fail_fail(rules: true, units: 2): [Insert(0), Acquire]; [Fail] | [Acquire, Fail];
+    fail_exclude(rules: true): [Insert(0), Acquire]; [Fail] | [Exclude(0)];
+    fail_include(rules: true): [Insert(0), Acquire, Exclude(0)]; [Fail] | [Include(0)];
+    fail_cool(rules: true): [Insert(0), Acquire]; [Fail] | [Cool(0)];
+    fail_warm(rules: true): [Insert(0), Acquire, Cool(0)]; [Fail] | [Warm(0)];
+    /// By hand before: the rules find it ejected, and take no place; after: the place is given back.
+    fail_eject(rules: true): [Insert(0), Acquire]; [Fail] | [Eject(0)];
+    fail_readmit(rules: true): [Insert(0), Acquire]; [Fail] | [Readmit(0)];
+    /// Ejected by hand: readmitted before the failure, or after it in vain.
+    fail_readmit_by_hand(rules: true): [Insert(0), Acquire, Eject(0)]; [Fail] | [Readmit(0)];
+    fail_drain(rules: true): [Insert(0), Acquire]; [Fail] | [Drain(0)];
+    fail_undrain(rules: true): [Insert(0), Acquire, Drain(0)]; [Fail] | [Undrain(0)];
+    fail_update(rules: true): [Insert(0), Acquire]; [Fail] | [UpdateWith(0)];
+    /// The place goes with the member, whoever comes first.
+    fail_remove(rules: true): [Insert(0), Acquire]; [Fail] | [Remove(0)];
+    fail_evict(rules: true, units: 2): [Insert(0), Acquire]; [Fail] | [Evict];
+    /// The lease is of a resource that is gone: nobody is ejected.
+    fail_insert(rules: true): [Insert(0), Acquire, Remove(0)]; [Fail] | [Insert(0)];
+    exclude_eject(rules: true): [Insert(0)]; [Exclude(0)] | [Eject(0)];
+    exclude_readmit(rules: true): [Insert(0), Acquire, Fail]; [Exclude(0)] | [Readmit(0)];
+    include_eject(rules: true): [Insert(0), Exclude(0)]; [Include(0)] | [Eject(0)];
+    include_readmit(rules: true): [Insert(0), Acquire, Fail, Exclude(0)]; [Include(0)] | [Readmit(0)];
+    include_drain: [Insert(0), Exclude(0)]; [Include(0)] | [Drain(0)];
+    cool_eject(rules: true): [Insert(0)]; [Cool(0)] | [Eject(0)];
+    cool_readmit(rules: true): [Insert(0), Acquire, Fail]; [Cool(0)] | [Readmit(0)];
+    cool_drain: [Insert(0)]; [Cool(0)] | [Drain(0)];
+    cool_undrain: [Insert(0), Drain(0)]; [Cool(0)] | [Undrain(0)];
+    warm_eject(rules: true): [Insert(0), Cool(0)]; [Warm(0)] | [Eject(0)];
+    warm_readmit(rules: true): [Insert(0), Acquire, Fail, Cool(0)]; [Warm(0)] | [Readmit(0)];
+    warm_drain: [Insert(0), Cool(0)]; [Warm(0)] | [Drain(0)];
+    warm_undrain: [Insert(0), Cool(0), Drain(0)]; [Warm(0)] | [Undrain(0)];
+    eject_eject(rules: true): [Insert(0)]; [Eject(0)] | [Eject(0)];
+    /// Ejected by the rules: one of two hands takes it over, and the place is given back once.
+    eject_eject_by_rules(rules: true): [Insert(0), Acquire, Fail]; [Eject(0)] | [Eject(0)];
+    eject_readmit(rules: true): [Insert(0), Acquire, Fail]; [Eject(0)] | [Readmit(0)];
+    eject_readmit_by_hand: [Insert(0), Eject(0)]; [Eject(0)] | [Readmit(0)];
+    eject_drain(rules: true): [Insert(0)]; [Eject(0)] | [Drain(0)];
+    eject_undrain(rules: true): [Insert(0), Drain(0)]; [Eject(0)] | [Undrain(0)];
+    eject_update(rules: true): [Insert(0)]; [Eject(0)] | [UpdateWith(0)];
+    eject_remove(rules: true): [Insert(0)]; [Eject(0)] | [Remove(0)];
+    /// The rules' hold is taken over, or goes with its member.
+    eject_remove_by_rules(rules: true): [Insert(0), Acquire, Fail]; [Eject(0)] | [Remove(0)];
+    eject_evict(rules: true): [Insert(0)]; [Eject(0)] | [Evict];
+    eject_insert(rules: true): []; [Eject(0)] | [Insert(0)];
+    readmit_readmit(rules: true): [Insert(0), Acquire, Fail]; [Readmit(0)] | [Readmit(0)];
+    readmit_drain(rules: true): [Insert(0), Acquire, Fail]; [Readmit(0)] | [Drain(0)];
+    readmit_undrain(rules: true): [Insert(0), Acquire, Fail, Drain(0)]; [Readmit(0)] | [Undrain(0)];
+    readmit_update(rules: true): [Insert(0), Acquire, Fail]; [Readmit(0)] | [UpdateWith(0)];
+    readmit_remove(rules: true): [Insert(0), Acquire, Fail]; [Readmit(0)] | [Remove(0)];
+    readmit_evict(rules: true): [Insert(0), Acquire, Fail]; [Readmit(0)] | [Evict];
+    readmit_insert(rules: true): []; [Readmit(0)] | [Insert(0)];
+    drain_drain: [Insert(0)]; [Drain(0)] | [Drain(0)];
+    drain_undrain: [Insert(0), Drain(0)]; [Drain(0)] | [Undrain(0)];
+    drain_update: [Insert(0)]; [Drain(0)] | [UpdateWith(0)];
+    drain_remove: [Insert(0)]; [Drain(0)] | [Remove(0)];
+    drain_evict: [Insert(0)]; [Drain(0)] | [Evict];
+    drain_insert: []; [Drain(0)] | [Insert(0)];
+    undrain_undrain: [Insert(0), Drain(0)]; [Undrain(0)] | [Undrain(0)];
+    undrain_update: [Insert(0), Drain(0)]; [Undrain(0)] | [UpdateWith(0)];
+    undrain_remove: [Insert(0), Drain(0)]; [Undrain(0)] | [Remove(0)];
+    undrain_evict: [Insert(0), Drain(0)]; [Undrain(0)] | [Evict];
+    undrain_insert: []; [Undrain(0)] | [Insert(0)];
 }
 
 /// A rank that is computed after the lease has begun, while the load changes. Looked at while the lease is out: its return would

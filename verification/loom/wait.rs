@@ -4,7 +4,7 @@
 //! A time-out cannot be modelled as such: it is the dropping of a future, or a `tick`.
 
 use std::{
-    future::Future,
+    future::{Future, IntoFuture},
     pin::Pin,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     task::{Context, Poll, Wake, Waker},
@@ -54,6 +54,12 @@ impl<F: Future> Task<F> {
             Poll::Ready(output) => Some(output),
             Poll::Pending => None,
         }
+    }
+
+    /// Polled with another waker. What the old one has heard does not count any more.
+    pub fn poll_anew(&mut self) -> Option<F::Output> {
+        self.woken = std::sync::Arc::default();
+        self.poll()
     }
 
     /// What has come by now, which must have been told.
@@ -111,6 +117,7 @@ pub fn at_rest(fleet: Arc<Fleet>, free: usize) {
     let waits = fleet.scheduler.stats().waits;
     let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
     assert_eq!(waits.waited, ended, "every wait has ended once");
+    assert_eq!(waits.histogram.iter().sum::<u64>(), waits.handed_off, "each length is counted");
     assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
     if !fleet.scheduler.is_closed() {
         let all = fleet.scheduler.acquire_many(free).expect("no unit is lost");
@@ -351,8 +358,7 @@ fn filter_missed() {
     });
 }
 
-/// Two filters, and each is being asked about one unit when the other one comes by. Who was passed over looks for itself while what it
-/// wants is still in hand.
+/// Two filters, and each is being asked about one unit when the other one comes by: either may be left with a filter.
 #[test]
 fn filters_missed() {
     model(|| {
@@ -367,6 +373,116 @@ fn filters_missed() {
         other.join().expect("no panic");
         assert_eq!(first.done().expect("handed over").check(), 0);
         drop((first, second));
+        at_rest(fleet, 2);
+    });
+}
+
+/// As above, and somebody behind it takes anything: it is not overtaken, whichever comes back first.
+#[test]
+fn filter_not_overtaken() {
+    model(|| {
+        let fleet = fleet(Setup::default(), 2);
+        let refused = fleet.scheduler.acquire_owned().expect("free");
+        let accepted = fleet.scheduler.acquire_owned().expect("free");
+        let mut first = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| {
+            thread::yield_now();
+            res.check() == 1
+        }));
+        let mut second = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let other = spawn(&fleet, move |_| drop(refused));
+        drop(accepted);
+        other.join().expect("no panic");
+        let leases = [first.done(), second.done()].map(|lease| lease.expect("handed over"));
+        assert_eq!([leases[0].check(), leases[1].check()], [1, 0]);
+        drop((first, second, leases));
+        at_rest(fleet, 2);
+    });
+}
+
+/// Nobody wants what is returned, and somebody of a higher class registers who does: it stands before the one that was asked.
+#[test]
+fn filter_register_higher_release() {
+    model_within(2, || {
+        let fleet = fleet(Setup::default(), 1);
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let picky = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| res.check() == 9));
+        let other = spawn(&fleet, |fleet| {
+            let request = fleet.scheduler.request().class(1).matching(|res: &Res| res.check() == 0);
+            block_on(request.into_future()).map(|lease| lease.check())
+        });
+        drop(lease);
+        assert_eq!(other.join().expect("no panic"), Ok(0));
+        drop(picky);
+        at_rest(fleet, 1);
+    });
+}
+
+/// More come to a filter than whoever asks it goes on with (in a model: one): it is passed over, told, and looks for itself.
+#[test]
+fn filter_passed_over() {
+    model_within(1, || {
+        let fleet = fleet(Setup::default(), 3);
+        let leases = [0, 1, 2].map(|key| fleet.scheduler.acquire_key_owned(&key).expect("free"));
+        let [own, first, second] = leases;
+        let mut task = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| {
+            thread::yield_now();
+            res.check() == 2
+        }));
+        let other = spawn(&fleet, move |_| {
+            drop(first);
+            drop(second);
+        });
+        drop(own);
+        other.join().expect("no panic");
+        assert_eq!(task.done().expect("handed over, or there").check(), 2);
+        drop(task);
+        at_rest(fleet, 3);
+    });
+}
+
+/// As above, and it looks while the unit that it was not asked about may still be on its way.
+#[test]
+fn filter_passed_over_look() {
+    model_within(1, || {
+        let fleet = fleet(Setup::default(), 3);
+        let leases = [0, 1, 2].map(|key| fleet.scheduler.acquire_key_owned(&key).expect("free"));
+        let [own, first, second] = leases;
+        let mut task = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| {
+            let key = res.check();
+            if key == 0 {
+                thread::yield_now();
+            }
+            key == 2
+        }));
+        let other = spawn(&fleet, move |_| drop(own));
+        drop(first);
+        drop(second);
+        // Before it is told, while the unit is in hand, or after.
+        let early = task.poll();
+        other.join().expect("no panic");
+        let served = early.unwrap_or_else(|| task.poll().expect("it is there, or was handed over"));
+        assert_eq!(served.expect("handed over, or there").check(), 2);
+        drop(task);
+        at_rest(fleet, 3);
+    });
+}
+
+/// A future is dropped while its filter is being asked, or a unit is left with that.
+#[test]
+fn filter_cancel_parked() {
+    model_within(1, || {
+        let fleet = fleet(Setup::default(), 2);
+        let refused = fleet.scheduler.acquire_owned().expect("free");
+        let accepted = fleet.scheduler.acquire_owned().expect("free");
+        let task = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| {
+            thread::yield_now();
+            res.check() == 1
+        }));
+        let others = [refused, accepted].map(|lease| spawn(&fleet, move |_| drop(lease)));
+        drop(task);
+        for other in others {
+            other.join().expect("no panic");
+        }
         at_rest(fleet, 2);
     });
 }

@@ -1,20 +1,36 @@
 //! Waiting: everything but a return that makes a resource eligible, or ends a wait, against a registration. Whoever is not told
 //! waits for ever: a deadlock.
 
-use leasehold::{OwnedLease, WaitError};
+use std::time::Duration;
+
+use leasehold::{Backoff, Ejection, Outcome, OwnedLease, WaitError, internals::sync::Arc};
 use loom::future::block_on;
 
 use crate::{
     common::{SHORT, model, model_within},
     driver::{Fleet, Res, Setup},
-    wait::{Task, at_rest, fleet, spawn, use_one},
+    wait::{Task, at_rest, built, fleet, spawn, use_one},
 };
 
 /// One waits for anything while `main` makes something eligible, or has done so.
 fn told(bound: usize, setup: Setup, before: fn(&Fleet), main: fn(&Fleet), free: usize) {
-    model_within(bound, move || {
+    let make = move || {
         let fleet = fleet(setup, 0);
         before(&fleet);
+        fleet
+    };
+    told_in(bound, make, main, free);
+}
+
+/// As [`told`], in a fleet of another make.
+fn told_in(
+    bound: usize,
+    make: impl Fn() -> Arc<Fleet> + Send + Sync + 'static,
+    main: fn(&Fleet),
+    free: usize,
+) {
+    model_within(bound, move || {
+        let fleet = make();
         let other = spawn(&fleet, |fleet| use_one(fleet.scheduler.acquire_async()));
         main(&fleet);
         assert!(other.join().expect("no panic").is_ok());
@@ -104,6 +120,40 @@ fn update_filter() {
     });
 }
 
+/// As above, while the only unit is on its way back: whoever returns it may have asked about the old value.
+#[test]
+fn update_filter_release() {
+    model_within(2, || {
+        let fleet = fleet(one(), 1);
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let mut task = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| res.version == 1));
+        let other = spawn(&fleet, move |_| drop(lease));
+        fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member");
+        other.join().expect("no panic");
+        drop(task.done().expect("told by whoever came last"));
+        drop(task);
+        at_rest(fleet, 1);
+    });
+}
+
+/// The same with the unit in hand: it was taken for one who has left since.
+#[test]
+fn update_filter_cancel() {
+    model_within(2, || {
+        let fleet = fleet(one(), 1);
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let mut task = Task::waiting(fleet.scheduler.acquire_where_async_owned(|res| res.version == 1));
+        let open = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let other = spawn(&fleet, move |_| drop(lease));
+        fleet.scheduler.update_with(&0, |old| old.again(1)).expect("a member");
+        drop(open);
+        other.join().expect("no panic");
+        drop(task.done().expect("told by whoever came last"));
+        drop(task);
+        at_rest(fleet, 1);
+    });
+}
+
 #[test]
 fn batch() {
     told(
@@ -148,6 +198,71 @@ fn thaw() {
         other.join().expect("no panic");
         drop(task.done().expect("warm"));
         drop((task, kept));
+        at_rest(fleet, 2);
+    });
+}
+
+/// One takes anything; what becomes eligible by `main` is for it, and not for a passer-by.
+fn no_passer_by(before: fn(&Fleet), main: fn(&Fleet)) {
+    model(move || {
+        let fleet = fleet(one(), 0);
+        before(&fleet);
+        let mut task = Task::waiting(fleet.scheduler.acquire_async_owned());
+        // Nothing is due before somebody waits.
+        fleet.clock.advance(SHORT);
+        let other = spawn(&fleet, main);
+        assert!(fleet.scheduler.acquire().is_err(), "no barging");
+        other.join().expect("no panic");
+        drop(task.done().expect("handed over"));
+        drop(task);
+        at_rest(fleet, 1);
+    });
+}
+
+#[test]
+fn passer_by_insert() {
+    no_passer_by(|_| (), insert_one);
+}
+
+#[test]
+fn passer_by_include() {
+    no_passer_by(
+        |fleet| {
+            insert_one(fleet);
+            fleet.scheduler.exclude(&0).expect("a member");
+        },
+        |fleet| assert!(fleet.scheduler.include(&0).expect("a member")),
+    );
+}
+
+/// The passer-by warms it up itself, or somebody else does.
+#[test]
+fn passer_by_thaw() {
+    no_passer_by(
+        |fleet| {
+            insert_one(fleet);
+            fleet.scheduler.cool(&0, SHORT).expect("a member");
+        },
+        |fleet| {
+            let _ = fleet.scheduler.tick();
+        },
+    );
+}
+
+/// More units than are lent.
+#[test]
+fn passer_by_update() {
+    model(|| {
+        let fleet = fleet(one(), 1);
+        let lease = fleet.scheduler.acquire_owned().expect("free");
+        let mut task = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let other = spawn(&fleet, |fleet| {
+            fleet.scheduler.update_with(&0, |old| old.again_with_units(1, 2)).expect("a member");
+        });
+        assert!(fleet.scheduler.acquire().is_err(), "no barging");
+        other.join().expect("no panic");
+        drop(task.done().expect("handed over"));
+        drop((task, lease));
         at_rest(fleet, 2);
     });
 }
@@ -282,4 +397,156 @@ fn lean() {
         }
         at_rest(fleet, 2);
     });
+}
+
+/// As above, where both stand in the queue from the first: something is free that none of those who have looked wants.
+#[test]
+fn lean_where_something_is_free() {
+    model_within(1, || {
+        let fleet = fleet(one(), 3);
+        let held = fleet.scheduler.acquire_key_owned(&2).expect("free");
+        // The gate is not free: nobody tries without a place in the queue.
+        let named = Task::waiting(fleet.scheduler.acquire_key_async_owned(&2));
+        let other = spawn(&fleet, |fleet| {
+            block_on(fleet.scheduler.acquire_async_owned()).expect("one of the two").check()
+        });
+        let mine = block_on(fleet.scheduler.acquire_async_owned()).expect("one of the two");
+        other.join().expect("no panic");
+        drop((mine, named, held));
+        at_rest(fleet, 3);
+    });
+}
+
+/// A fleet, and what of it is out.
+type Made = (Arc<Fleet>, Option<OwnedLease<Res>>);
+
+/// By `main` several units become eligible, while one waits already and another one begins to: each gets one, and keeps it.
+/// What `make` has lent stays lent meanwhile.
+fn several(bound: usize, make: fn() -> Made, main: fn(&Fleet), free: usize) {
+    model_within(bound, move || {
+        let (fleet, lease) = make();
+        let mut first = Task::waiting(fleet.scheduler.acquire_async_owned());
+        let other =
+            spawn(&fleet, |fleet| block_on(fleet.scheduler.acquire_async_owned()).expect("in the end"));
+        main(&fleet);
+        let second = other.join().expect("no panic");
+        drop((first.done().expect("handed over"), second, lease));
+        drop(first);
+        at_rest(fleet, free);
+    });
+}
+
+fn undrain(fleet: &Fleet, count: usize) {
+    assert_eq!(fleet.scheduler.undrain_all(), count);
+}
+
+/// Both drain.
+fn drained(shards: usize) -> (Arc<Fleet>, Option<OwnedLease<Res>>) {
+    let fleet = fleet(Setup { shards, ..one() }, 2);
+    drop(fleet.scheduler.drain_all_async());
+    (fleet, None)
+}
+
+#[test]
+fn undrain_all() {
+    told_in(
+        2,
+        || {
+            let fleet = fleet(one(), 1);
+            drop(fleet.scheduler.drain_all_async());
+            fleet
+        },
+        |fleet| undrain(fleet, 1),
+        1,
+    );
+}
+
+#[test]
+fn undrain_all_of_two() {
+    several(2, || drained(1), |fleet| undrain(fleet, 2), 2);
+}
+
+#[test]
+fn undrain_all_two_shards() {
+    several(1, || drained(2), |fleet| undrain(fleet, 2), 2);
+}
+
+/// Lent, and so many units more by an update.
+#[test]
+fn update_several() {
+    several(
+        2,
+        || {
+            let fleet = fleet(one(), 1);
+            let lease = fleet.scheduler.acquire_owned().expect("free");
+            (fleet, Some(lease))
+        },
+        |fleet| {
+            fleet.scheduler.update_with(&0, |old| old.again_with_units(1, 3)).expect("a member");
+        },
+        3,
+    );
+}
+
+/// One failure ejects, for [`SHORT`].
+fn ejecting(setup: Setup, members: u8, share: u32) -> Arc<Fleet> {
+    let rules = Ejection::default()
+        .consecutive_failures(1)
+        .max_share(share)
+        .jitter(0)
+        .base(SHORT)
+        .without_place(Backoff::None)
+        .ramp(SHORT);
+    let fleet = built(setup, members, |builder| builder.ejection(rules));
+    fleet.scheduler.acquire_key(&0).expect("eligible").finish(Outcome::Failed);
+    assert_eq!(fleet.scheduler.ejected_by_rules(), 1);
+    fleet
+}
+
+/// What is due by then is done.
+fn after(fleet: &Fleet, time: Duration) {
+    fleet.clock.advance(time);
+    let _ = fleet.scheduler.tick();
+}
+
+/// Its time is over, and it is lent as a probe.
+#[test]
+fn readmit_by_rules() {
+    told_in(2, || ejecting(one(), 1, 100), |fleet| after(fleet, SHORT), 1);
+}
+
+/// What it has is lent, and a step of its ramp gives one unit more.
+#[test]
+fn ramp_step() {
+    model(|| {
+        let fleet = ejecting(Setup { units: 4, ..one() }, 1, 100);
+        fleet.clock.advance(SHORT);
+        let probe = fleet.scheduler.acquire().expect("the probe");
+        probe.finish(Outcome::Ok { latency: Duration::from_nanos(1) });
+        let lease = fleet.scheduler.acquire_owned().expect("one unit");
+        assert!(fleet.scheduler.acquire().is_err(), "and no more yet");
+        let other = spawn(&fleet, |fleet| use_one(fleet.scheduler.acquire_async()));
+        after(&fleet, SHORT / 2);
+        assert_eq!(other.join().expect("no panic"), Ok(0));
+        drop(lease);
+        after(&fleet, SHORT);
+        at_rest(fleet, 4);
+    });
+}
+
+/// A member leaves, and what is ejected would be more than the share: it comes back early.
+#[test]
+fn trim() {
+    told_in(
+        2,
+        || {
+            let fleet = ejecting(one(), 2, 50);
+            fleet.scheduler.exclude(&1).expect("a member");
+            fleet
+        },
+        |fleet| {
+            fleet.scheduler.remove(&1).expect("a member");
+        },
+        1,
+    );
 }

@@ -6,14 +6,14 @@
 use std::{future::Future, sync::OnceLock, time::Duration};
 
 use leasehold::{
-    Timer, Timestamp, WaitError,
+    Builder, Timer, Timestamp, WaitError,
     internals::sync::{Arc, Clock, Condvar, ManualClock, Mutex},
 };
 use loom::future::block_on;
 
 use crate::{
     common::{SHORT, model, model_within},
-    driver::{Fleet, Setup},
+    driver::{Fixed, Fleet, Res, Setup},
     wait::{Task, at_rest, built, spawn},
 };
 
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_nanos(20);
 type Call = Box<dyn FnOnce() + Send>;
 
 /// A timer whose calls are made by hand.
-struct Calls {
+pub struct Calls {
     clock: OnceLock<Arc<ManualClock>>,
     asked: Mutex<Asked>,
     changed: Condvar,
@@ -75,7 +75,7 @@ impl Calls {
     }
 
     /// Makes calls until the other thread has ended.
-    fn serve(&self) {
+    pub fn serve(&self) {
         let mut asked = self.asked.lock().expect("no panic");
         while !asked.ended {
             match asked.first() {
@@ -89,7 +89,7 @@ impl Calls {
         }
     }
 
-    fn end(&self) {
+    pub fn end(&self) {
         self.asked.lock().expect("no panic").ended = true;
         self.changed.notify_one();
     }
@@ -97,9 +97,16 @@ impl Calls {
 
 /// Resources 0 to `count`, and the timer.
 fn fleet(count: u8) -> (Arc<Fleet>, Arc<Calls>) {
+    fleet_with(count, |builder| builder)
+}
+
+pub fn fleet_with(
+    count: u8,
+    more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>,
+) -> (Arc<Fleet>, Arc<Calls>) {
     let asked = Mutex::new(Asked::default());
     let calls = Arc::new(Calls { clock: OnceLock::new(), asked, changed: Condvar::new() });
-    let fleet = built(Setup::default(), count, |builder| builder.timer(Arc::clone(&calls)));
+    let fleet = built(Setup::default(), count, |builder| more(builder.timer(Arc::clone(&calls))));
     assert!(calls.clock.set(Arc::clone(&fleet.clock)).is_ok());
     (fleet, calls)
 }

@@ -9,13 +9,15 @@ use std::{
     },
 };
 
-use leasehold::{Capacity, Resource};
+use leasehold::{Capacity, Cooldown, Resource, Seen};
 
 /// A place where the scheduler calls user code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Site {
     Key,
     Priority,
+    /// A priority that depends on outcomes.
+    PrioritySeen,
     Capacity,
     Home,
     Hash,
@@ -27,12 +29,16 @@ pub enum Site {
     Filter,
     Change,
     Clock,
+    Cooldown,
+    /// On threads of its own, which no probe watches: not in [`Site::ALL`], but in `verification/faults/observing.rs`.
+    Observer,
 }
 
 impl Site {
-    pub const ALL: [Site; 13] = [
+    pub const ALL: [Site; 15] = [
         Site::Key,
         Site::Priority,
+        Site::PrioritySeen,
         Site::Capacity,
         Site::Home,
         Site::Hash,
@@ -44,6 +50,7 @@ impl Site {
         Site::Filter,
         Site::Change,
         Site::Clock,
+        Site::Cooldown,
     ];
 }
 
@@ -254,6 +261,16 @@ impl Resource for Item {
     fn priority(&self, in_flight: u32) -> u64 {
         probe(Site::Priority);
         self.spec.rank(in_flight)
+    }
+
+    fn priority_seen(&self, in_flight: u32, seen: Seen) -> u64 {
+        probe(Site::PrioritySeen);
+        self.spec.rank(in_flight).saturating_add(u64::from(seen.failures))
+    }
+
+    fn cooldown(&self) -> Option<Cooldown> {
+        probe(Site::Cooldown);
+        None
     }
 
     fn capacity(&self) -> Capacity {

@@ -41,7 +41,11 @@ pub fn weakened(number: usize, ordering: Ordering) -> Ordering {
 
 pub fn fence_unless_removed(number: usize, ordering: Ordering) {
     reach(number);
-    if SELECTED.is_none_or(|(selected, _)| selected != number) {
+    let becomes = match *SELECTED {
+        Some((selected, becomes)) if selected == number => becomes,
+        _ => Some(ordering),
+    };
+    if let Some(ordering) = becomes {
         crate::sync::atomic::fence(ordering);
     }
 }

@@ -23,10 +23,10 @@ instrumented() {
     host=$("$compiler" -vV | awk '/^host:/ { print $2 }')
     export RUSTC=$compiler RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0
     # Line tables are enough for reports, and cheaper to build.
-    export CARGO_PROFILE_TEST_DEBUG=line-tables-only
+    export CARGO_PROFILE_DEV_DEBUG=line-tables-only
     export RUSTFLAGS="-Zsanitizer=$kind -Zexternal-clangrt -Clinker=clang-$llvm -Clink-arg=-fsanitize=$kind $*"
     for ((round = 0; round < rounds; round++)); do
-        cargo test -Zbuild-std --target "$host" --target-dir "target/$runtime" --features internals \
+        each_tested cargo test -Zbuild-std --target "$host" --target-dir "target/$runtime" --features internals,pool \
             --lib "${targets[@]}" "${leaking[@]}"
     done
 }

@@ -11,6 +11,7 @@
 #![allow(clippy::disallowed_types)]
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -20,7 +21,9 @@ use std::{
 
 use shuttle::{
     Config, FailurePersistence, MaxSteps, Runner, check_uncontrolled_nondeterminism, replay,
-    scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId},
+    scheduler::{
+        DataSource, PctScheduler, RandomDataSource, RandomScheduler, Schedule, Scheduler, Task, TaskId,
+    },
 };
 
 const SEED: u64 = 0x1ea5_e401d;
@@ -69,40 +72,108 @@ fn run(name: &str, iterations: usize, body: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Runs `body` once, by `schedule` as far as it applies, and then on its own: the schedule is of the program as it was when
-/// it failed, and the repaired one takes other steps from some point on.
+/// it failed, and the repaired one takes other steps from some point on. What it draws is drawn as it was then.
 pub fn follow(body: impl Fn() + Send + Sync + 'static, schedule: &str) {
-    let mut replay = ReplayScheduler::new_from_encoded(schedule);
-    replay.set_allow_incomplete();
     let mut config = Config::new();
     config.stack_size = 256 * 1024;
     config.failure_persistence = FailurePersistence::None;
-    Runner::new(Follower { replay: Some(replay), next: 0 }, config).run(body);
+    Runner::new(Follower::of(schedule), config).run(body);
+}
+
+/// A step of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    By(usize),
+    /// A number was drawn.
+    Draw,
 }
 
 struct Follower {
-    /// Gone when it does not apply any more.
-    replay: Option<ReplayScheduler>,
+    seed: u64,
+    /// What is drawn: the next numbers of that seed, whoever draws them.
+    numbers: RandomDataSource,
+    /// The rest of the schedule; none when it does not apply any more.
+    steps: VecDeque<Taken>,
+    begun: bool,
     next: usize,
+}
+
+impl Follower {
+    fn of(schedule: &str) -> Self {
+        let (seed, steps) = read(schedule).expect("a schedule as a failure prints it");
+        Follower { seed, numbers: RandomDataSource::initialize(seed), steps, begun: false, next: 0 }
+    }
+
+    /// Whether the schedule goes on like that; if not, it is over.
+    fn goes_on(&mut self, taken: impl FnOnce(Taken) -> bool) -> bool {
+        let applies = self.steps.pop_front().is_some_and(taken);
+        if !applies {
+            self.steps.clear();
+        }
+        applies
+    }
 }
 
 impl Scheduler for Follower {
     fn new_execution(&mut self) -> Option<Schedule> {
-        self.replay.as_mut()?.new_execution()
+        (!std::mem::replace(&mut self.begun, true)).then(|| Schedule::new(self.seed))
     }
 
-    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, yields: bool) -> Option<TaskId> {
-        if let Some(next) =
-            self.replay.as_mut().and_then(|replay| replay.next_task(runnable, current, yields))
-        {
-            return Some(next);
-        }
-        self.replay = None;
-        // In turns: everybody gets on, whatever they wait for.
-        self.next += 1;
-        Some(runnable[self.next % runnable.len()].id())
+    fn next_task(&mut self, runnable: &[&Task], _: Option<TaskId>, _: bool) -> Option<TaskId> {
+        let mut found = None;
+        self.goes_on(|taken| {
+            found = runnable.iter().map(|task| task.id()).find(|&id| taken == Taken::By(id.into()));
+            found.is_some()
+        });
+        found.or_else(|| {
+            // In turns: everybody gets on, whatever they wait for.
+            self.next += 1;
+            Some(runnable[self.next % runnable.len()].id())
+        })
     }
 
     fn next_u64(&mut self) -> u64 {
-        panic!("a story that is pinned draws nothing")
+        self.goes_on(|taken| taken == Taken::Draw);
+        self.numbers.next_u64()
     }
+}
+
+/// The seed and the steps of a schedule as it is printed. shuttle reads that too, but tells nobody what comes next: then whoever follows could
+/// not stop before it is told what does not apply.
+///
+/// In hexadecimal, blanks apart: 0x91; three numbers, seven bits a byte, the lowest first: the bits of a task's number, the count of steps, the
+/// seed; then the steps, the lowest bit of each byte first: 1 for a draw, or 0 and the number of a task.
+fn read(schedule: &str) -> Option<(u64, VecDeque<Taken>)> {
+    let digits: Vec<u8> = schedule.chars().filter_map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+    let mut bytes = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]);
+    if bytes.next() != Some(0x91) {
+        return None;
+    }
+    let mut number = || {
+        let (mut sum, mut shift) = (0u64, 0);
+        loop {
+            let byte = bytes.next()?;
+            sum |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return Some(sum);
+            }
+            if shift == 63 {
+                // The last bit of 64, in a byte of its own.
+                return Some(sum | u64::from(bytes.next()?) << 63);
+            }
+        }
+    };
+    let (width, count, seed) = (number()?, number()?, number()?);
+    let mut bits = bytes.flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+    let mut steps = VecDeque::new();
+    for _ in 0..count {
+        let draws = bits.next()?;
+        steps.push_back(if draws {
+            Taken::Draw
+        } else {
+            Taken::By((0..width).try_fold(0, |task, bit| Some(task | usize::from(bits.next()?) << bit))?)
+        });
+    }
+    Some((seed, steps))
 }

@@ -13,7 +13,7 @@ use crate::{
     specification::Op,
 };
 
-const ONE: Setup = Setup { shards: 1, units: 1, by_load: false, room: 12 };
+const ONE: Setup = Setup { shards: 1, units: 1, by_load: false, room: 12, rules: false };
 
 /// `work` in threads of their own, then quiescence.
 fn together(fleet: Fleet, work: &[fn(&Fleet)]) {
@@ -176,17 +176,42 @@ pub fn a_batch_behind_the_scan() {
     judged(Setup { shards: 2, ..ONE }, &[Op::Insert(1)], PROGRAMS);
 }
 
+/// Their names are written out: the script reads them.
 mod scenarios {
-    macro_rules! scenarios {
-        ($($name:ident)*) => {$(
-            #[test]
-            fn $name() {
-                super::scenario(stringify!($name), super::$name);
-            }
-        )*};
+    use super::scenario;
+
+    #[test]
+    fn refused_batches() {
+        scenario("refused_batches", super::refused_batches);
     }
 
-    scenarios! {
-        refused_batches deadlines the_next_deadline changing_values evictions honest_reasons a_batch_behind_the_scan
+    #[test]
+    fn deadlines() {
+        scenario("deadlines", super::deadlines);
+    }
+
+    #[test]
+    fn the_next_deadline() {
+        scenario("the_next_deadline", super::the_next_deadline);
+    }
+
+    #[test]
+    fn changing_values() {
+        scenario("changing_values", super::changing_values);
+    }
+
+    #[test]
+    fn evictions() {
+        scenario("evictions", super::evictions);
+    }
+
+    #[test]
+    fn honest_reasons() {
+        scenario("honest_reasons", super::honest_reasons);
+    }
+
+    #[test]
+    fn a_batch_behind_the_scan() {
+        scenario("a_batch_behind_the_scan", super::a_batch_behind_the_scan);
     }
 }

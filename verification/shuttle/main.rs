@@ -16,7 +16,9 @@
 //! | `tasks` | what the stories about waiting have in common |
 //! | `waiting` | waiters of all kinds, shutdown |
 //! | `queueing` | who is let into the queue, and who goes first |
+//! | `wishes` | each kind of those who wait by itself; how each is counted |
 //! | `timer` | the timer that wakes tasks |
+//! | `timekeeper` | the thread that looks after the time |
 //! | `lookup` | the map: random programs |
 //! | `pool` | the worker pool: submitters, cancellations, panics, each way to end |
 //! | `pinned` | schedules that failed once, and the way back from what a failure prints |
@@ -40,8 +42,12 @@ mod shutdown;
 mod specification;
 mod stories;
 mod tasks;
+mod timekeeper;
 mod timer;
+#[path = "../loom/told.rs"]
+mod told;
 mod waiting;
+mod wishes;
 
 /// Histories of random programs; the real threads' ones are in the `linearizability` target.
 #[test]

@@ -1,4 +1,5 @@
-//! Schedules that failed once, each a test that is named for the bug: replayed on every run, they must pass.
+//! Schedules that failed once, each a test that is named for the bug: replayed on every run, they must pass. So far all of them are of bugs that
+//! were planted: what shuttle has found by itself was pinned as a test without a schedule.
 //!
 //! A schedule fits the program that it failed in. It is followed as far as it applies ([`follow`]), so the repair of a bug, and later
 //! changes, leave it some use; whether it still meets the bug is asked by `verification/planted deep`, which plants the
@@ -14,7 +15,12 @@ use leasehold::internals::sync::{
     atomic::{AtomicU32, Ordering},
     thread,
 };
-use shuttle::{Config, FailurePersistence, Runner, replay, scheduler::RandomScheduler};
+use shuttle::{
+    Config, FailurePersistence, Runner,
+    rand::{Rng, thread_rng},
+    replay,
+    scheduler::RandomScheduler,
+};
 
 use crate::{common::follow, looking};
 
@@ -67,11 +73,23 @@ a24c4922255194444aa24891142551a42492a228892249891425521449911229529224499224
 
 /// Two threads add one each, by a load and a store.
 fn lost_update() {
+    lose(|| 0);
+}
+
+/// The same, and each thread is first held up for a time that is drawn.
+fn lost_update_by_lot() {
+    lose(|| thread_rng().gen_range(0..4));
+}
+
+fn lose(pauses: fn() -> u32) {
     let sum = Arc::new(AtomicU32::new(0));
     let threads: Vec<_> = (0..2)
         .map(|_| {
             let sum = Arc::clone(&sum);
-            thread::spawn(move || sum.store(sum.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
+            thread::spawn(move || {
+                (0..pauses()).for_each(|_| thread::yield_now());
+                sum.store(sum.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+            })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
@@ -86,7 +104,16 @@ fn message(failed: Result<(), Box<dyn std::any::Any + Send>>) -> String {
 /// What a failing run writes down is enough to fail again, in the same way.
 #[test]
 fn a_failing_schedule_is_written_down_and_read_back() {
-    let place = std::env::temp_dir().join(format!("schedule-{}", std::process::id()));
+    read_back("a", lost_update);
+}
+
+#[test]
+fn a_failing_schedule_with_draws_is_written_down_and_read_back() {
+    read_back("b", lost_update_by_lot);
+}
+
+fn read_back(name: &str, lost_update: fn()) {
+    let place = std::env::temp_dir().join(format!("schedule-{name}-{}", std::process::id()));
     fs::create_dir_all(&place).expect("a place for the schedule");
     let mut config = Config::new();
     config.failure_persistence = FailurePersistence::File(Some(place.clone()));

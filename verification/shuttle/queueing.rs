@@ -27,7 +27,8 @@ const SHORT: Duration = Duration::from_nanos(10);
 
 /// One resource.
 fn fleet(more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> Arc<Fleet> {
-    let fleet = Arc::new(Fleet::with(Setup { shards: 1, units: 1, by_load: false, room: 0 }, more));
+    let fleet =
+        Arc::new(Fleet::with(Setup { shards: 1, units: 1, by_load: false, room: 0, rules: false }, more));
     fleet.scheduler.insert(fleet.resource(0)).expect("new");
     fleet
 }
@@ -154,29 +155,40 @@ fn a_bounded_queue() {
     });
 }
 
-/// Those who have little time are told at once, and have nothing; all others get the unit or run out of time. Each is counted once.
+/// Those who have little time are told at once, and have nothing; all others get the unit or run out of time. Each is counted once. Nobody is
+/// told so who has time, and nobody before it.
 #[test]
 fn deadlines_that_cannot_be_met() {
+    /// In all schedules.
+    static SHED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     scenario("deadlines_that_cannot_be_met", || {
         let fleet = fleet(|builder| builder.shed_late(true).ageing(2));
         let shed = Arc::new(AtomicU64::new(0));
+        // Counted before they come in and after they have left, never fewer than there are; and all who came.
+        let (inside, came) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let lease = fleet.scheduler.acquire_owned().expect("free");
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let shed = Arc::clone(&shed);
+                let (shed, inside, came) = (Arc::clone(&shed), Arc::clone(&inside), Arc::clone(&came));
                 spawn(&fleet, move |fleet, random| {
                     for _ in 0..3 {
                         let time = SHORT * random.below(4);
                         let request = fleet.scheduler.request().class(random.below(2) as u8);
                         let request = if random.below(3) == 0 { request } else { request.timeout(time) };
-                        match block_on(request.owned()) {
+                        let before = came.load(Ordering::SeqCst);
+                        let others = inside.fetch_add(1, Ordering::SeqCst);
+                        came.fetch_add(1, Ordering::SeqCst);
+                        let ended = block_on(request.owned());
+                        let alone = others == 0 && came.load(Ordering::SeqCst) == before + 1;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        match ended {
                             Ok(lease) => {
                                 lease.check();
                                 fleet.clock.advance(SHORT);
                                 drop(lease);
                             }
                             Err(WaitError::Shed { expected, left }) => {
-                                assert!(left.is_zero() || expected > left, "{expected:?}, {left:?}");
+                                assert!(left.is_zero() || !alone, "{expected:?}, {left:?}");
                                 shed.fetch_add(1, Ordering::SeqCst);
                             }
                             Err(WaitError::TimedOut { .. }) => {}
@@ -192,7 +204,12 @@ fn deadlines_that_cannot_be_met() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        assert_eq!(fleet.scheduler.stats().waits.shed, shed.load(Ordering::SeqCst));
+        let shed = shed.load(Ordering::SeqCst);
+        assert_eq!(fleet.scheduler.stats().waits.shed, shed);
+        SHED.fetch_add(shed, Ordering::SeqCst);
         at_rest(fleet);
     });
+    if std::env::var_os("SHUTTLE_REPLAY").is_none() {
+        assert!(SHED.load(Ordering::SeqCst) > 0, "in some schedule somebody comes too late");
+    }
 }

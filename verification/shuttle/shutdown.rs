@@ -19,6 +19,7 @@ use shuttle::{
 use crate::{
     common::scenario_at_least,
     driver::{Fleet, Setup},
+    tasks::try_for,
 };
 
 const MEMBERS: u8 = 3;
@@ -65,7 +66,7 @@ fn demand_exact(report: &DrainReport<u8>, book: &Book, call: u64, done: u64) {
 }
 
 fn shut_down(overdue: Option<Overdue>) {
-    let setup = Setup { shards: 2, units: 2, by_load: false, room: 0 };
+    let setup = Setup { shards: 2, units: 2, by_load: false, room: 0, rules: false };
     let fleet = Arc::new(Fleet::with(setup, |builder| match overdue {
         Some(overdue) => builder.max_hold(LIMIT).overdue(overdue),
         None => builder,
@@ -180,25 +181,36 @@ fn a_shutdown_that_takes_back() {
     scenario_at_least("a_shutdown_that_takes_back", 0, || shut_down(Some(Overdue::Revoke)));
 }
 
-/// Two leases come back, one after the other: no report says that the first is out and the second is not.
+/// Leases come back one after the other, while others ask and look: no report says that one is out and a later one is not, and no
+/// later report says that more are out.
 #[test]
 fn a_report_is_of_one_moment() {
     scenario_at_least("a_report_is_of_one_moment", 0, || {
-        let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 1, by_load: false, room: 0 }));
-        let [zero, one] = [0, 1].map(|key| {
+        let fleet =
+            Arc::new(Fleet::new(Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false }));
+        let leases = [0, 1, 2].map(|key| {
             fleet.scheduler.insert(fleet.resource(key)).expect("new");
             fleet.scheduler.acquire_key_owned(&key).expect("free")
         });
-        // The sweep meets resource 0 first, and so does the report.
-        let drain = fleet.scheduler.drain_all_async();
-        let other = thread::spawn(move || {
-            drop(zero);
-            drop(one);
+        // The sweeps meet the resources of the first shard first, and so do the reports.
+        let drains = [(); 2].map(|()| fleet.scheduler.drain_all_async());
+        let returner = thread::spawn(move || leases.into_iter().for_each(drop));
+        let reporters = drains.map(|drain| {
+            thread::spawn(move || {
+                let mut before = 3;
+                for _ in 0..2 {
+                    let mut keys: Vec<u8> = drain.report().outstanding.iter().map(|out| out.key).collect();
+                    keys.sort_unstable();
+                    assert!([0, 1, 2].ends_with(&keys), "{keys:?}");
+                    assert!(keys.len() <= before, "what was back is out again: {keys:?}");
+                    before = keys.len();
+                }
+            })
         });
-        let keys: Vec<u8> = drain.report().outstanding.iter().map(|out| out.key).collect();
-        assert!([&[0, 1][..], &[1], &[]].contains(&keys.as_slice()), "{keys:?}");
-        drop(drain);
-        other.join().expect("no panic");
+        assert!(fleet.scheduler.acquire().is_err(), "all of it drains");
+        for other in reporters.into_iter().chain([returner]) {
+            other.join().expect("no panic");
+        }
         let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
         fleet.finish();
     });
@@ -208,7 +220,7 @@ fn a_report_is_of_one_moment() {
 #[test]
 fn drains_of_a_fleet_in_motion() {
     scenario_at_least("drains_of_a_fleet_in_motion", 0, || {
-        let setup = Setup { shards: 2, units: 2, by_load: true, room: 0 };
+        let setup = Setup { shards: 2, units: 2, by_load: true, room: 0, rules: false };
         let fleet = Arc::new(Fleet::new(setup));
         for key in 0..MEMBERS {
             fleet.scheduler.insert(fleet.resource(key)).expect("new");
@@ -241,6 +253,8 @@ fn drains_of_a_fleet_in_motion() {
                 let _ = fleet.scheduler.undrain(&key);
             }
         });
+        // What it has got of several when it gives up, or before, is nobody's to wait for.
+        hire(|fleet| drop(try_for(fleet.scheduler.acquire_many_async(2), 4)));
         hire(|fleet| {
             let _ = fleet.scheduler.remove(&1);
             let _ = fleet.scheduler.insert(fleet.resource(1));

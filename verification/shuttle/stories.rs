@@ -15,8 +15,8 @@ use shuttle::rand::{Rng, thread_rng};
 use crate::{
     checker::demand,
     common::scenario,
-    driver::{Actor, Fleet, Setup, Step, allow_slack, observe},
-    specification::{KEYS, Op},
+    driver::{Actor, Fleet, Setup, Step, allow_slack, any_step, observe},
+    specification::Op,
 };
 
 /// Threads working on one fleet, joined in the end.
@@ -54,7 +54,7 @@ impl Crew {
     }
 }
 
-const SHARDS: Setup = Setup { shards: 3, units: 2, by_load: true, room: 0 };
+const SHARDS: Setup = Setup { shards: 3, units: 2, by_load: true, room: 0, rules: false };
 
 /// Resources go, one by one, while four threads lend what is left. A lease outlives its resource.
 #[test]
@@ -134,7 +134,7 @@ fn a_key_that_flaps() {
 #[test]
 fn cooling_while_leased() {
     scenario("cooling_while_leased", || {
-        let mut crew = Crew::new(Setup { shards: 2, units: 1, by_load: false, room: 0 }, 3);
+        let mut crew = Crew::new(Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false }, 3);
         for i in 0..2u64 {
             crew.hire(move |fleet| {
                 for round in 0..4 {
@@ -293,7 +293,7 @@ fn batches_against_acquirers() {
 #[test]
 fn updates_under_leases() {
     scenario("updates_under_leases", || {
-        let mut crew = Crew::new(Setup { shards: 1, units: 3, by_load: true, room: 0 }, 2);
+        let mut crew = Crew::new(Setup { shards: 1, units: 3, by_load: true, room: 0, rules: false }, 2);
         for _ in 0..2 {
             crew.hire(|fleet| {
                 for key in 0..2 {
@@ -384,38 +384,10 @@ fn tokens_across_threads() {
     });
 }
 
-/// One operation, at random: what all threads of [`anything`] do.
-pub fn any_step(random: &mut SplitMix64) -> Step {
-    let key = random.below(KEYS as u32) as u8;
-    Step::Do(match random.below(24) {
-        0..4 => return Step::Release,
-        4 => return Step::ReleaseAfter,
-        5..9 => Op::Acquire,
-        9 | 10 => Op::AcquireKey(key),
-        11 | 12 => Op::Insert(key),
-        13 | 14 => Op::Remove(key),
-        15 => Op::InsertBatch(key.min(KEYS as u8 - 2), 2),
-        16 => Op::Exclude(key),
-        17 => Op::Include(key),
-        18 => Op::Warm(key),
-        19 => Op::UpdateWith(key),
-        20 => Op::Evict,
-        21 => Op::Len { slack: 0 },
-        22 => Op::Drain(key),
-        _ => {
-            if random.below(2) == 0 {
-                Op::Undrain(key)
-            } else {
-                Op::Get(key)
-            }
-        }
-    })
-}
-
 /// Two shards take turns in having the only eligible resource, never without an overlap: an acquisition that finds none
 /// has not looked twice.
 pub fn turns() {
-    let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 4, by_load: false, room: 12 }));
+    let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 4, by_load: false, room: 12, rules: false }));
     let mut main = Actor::new(&fleet, 0);
     main.run(&[Op::Insert(0), Op::Insert(1), Op::Exclude(1)].map(Step::Do));
     let others: Vec<_> = (1..=3)
@@ -449,7 +421,8 @@ fn honest_none() {
 /// Random programs of four threads, and every answer explained.
 pub fn anything(threads: u8, length: usize) {
     let shards = thread_rng().gen_range(1..=2usize);
-    let setup = Setup { shards, units: thread_rng().gen_range(1..=2), by_load: false, room: 0 };
+    let (units, rules) = (thread_rng().gen_range(1..=2), thread_rng().gen_bool(0.5));
+    let setup = Setup { shards, units, by_load: false, room: 0, rules };
     let fleet = Arc::new(Fleet::new(setup));
     let actors: Vec<_> = (1..=threads)
         .map(|number| {
@@ -477,6 +450,7 @@ pub fn anything(threads: u8, length: usize) {
     let end = demand(&fleet.specification(), &history);
     let tally = fleet.scheduler.check_invariants();
     assert_eq!((tally.members as usize, tally.in_flight as usize), (end.len(), end.in_flight()));
+    assert_eq!(fleet.scheduler.ejected_by_rules() as usize, end.ejected_by_rules(), "places are counted");
     let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
     fleet.finish();
 }

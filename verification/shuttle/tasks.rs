@@ -38,4 +38,5 @@ pub fn waits_have_ended(fleet: &Fleet) {
     let waits = fleet.scheduler.stats().waits;
     let ended = waits.handed_off + waits.timed_out + waits.cancelled + waits.failed + waits.closed;
     assert_eq!(waits.waited, ended, "every wait has ended once");
+    assert_eq!(waits.histogram.iter().sum::<u64>(), waits.handed_off, "each length is counted");
 }

@@ -4,7 +4,7 @@
 use std::{future::IntoFuture, sync::OnceLock, time::Duration};
 
 use leasehold::{
-    Fairness, Timer, Timestamp, WaitError,
+    Builder, Fairness, Overdue, Timer, Timestamp, WaitError,
     internals::sync::{Arc, Clock, Condvar, ManualClock, Mutex, SplitMix64, thread},
 };
 use shuttle::{
@@ -14,7 +14,7 @@ use shuttle::{
 
 use crate::{
     common::scenario,
-    driver::{Fleet, Setup},
+    driver::{Fixed, Fleet, Res, Setup},
     tasks::{spawn, try_for, waits_have_ended},
 };
 
@@ -61,6 +61,8 @@ impl Calls {
             drop(asked);
             self.clock().advance_to(Timestamp::from_nanos(at));
             call();
+            // There may be a next moment for ever: others have their turn.
+            thread::yield_now();
         }
     }
 
@@ -71,11 +73,15 @@ impl Calls {
 }
 
 fn fleet() -> (Fleet, Arc<Calls>) {
-    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0 };
+    fleet_with(|builder| builder)
+}
+
+fn fleet_with(more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> (Fleet, Arc<Calls>) {
+    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
     let fairness = if thread_rng().r#gen() { Fairness::Strict } else { Fairness::Throughput };
     let (asked, changed) = (Mutex::new(Asked::default()), Condvar::new());
     let calls = Arc::new(Calls { clock: OnceLock::new(), asked, changed });
-    let fleet = Fleet::with(setup, |builder| builder.fairness(fairness).timer(Arc::clone(&calls)));
+    let fleet = Fleet::with(setup, |builder| more(builder.fairness(fairness).timer(Arc::clone(&calls))));
     assert!(calls.clock.set(Arc::clone(&fleet.clock)).is_ok());
     for key in 0..MEMBERS {
         fleet.scheduler.insert(fleet.resource(key)).expect("new");
@@ -189,5 +195,62 @@ fn a_timer_outlives_its_scheduler() {
         calls.end();
         timer.join().expect("no panic");
         assert_eq!(Arc::strong_count(&calls), 1, "the scheduler has let go of its timer");
+    });
+}
+
+/// Tasks wait, and most of them keep what they get for as long as they may, or renew it: whoever waits behind them is woken as it is taken
+/// back, and so is whoever waits for a drain in the end.
+#[test]
+fn a_timer_takes_back_what_is_overdue() {
+    scenario("a_timer_takes_back_what_is_overdue", || {
+        let (fleet, calls) = fleet_with(|builder| builder.max_hold(SHORT).overdue(Overdue::Revoke));
+        let fleet = Arc::new(fleet);
+        let timer = start(&calls);
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                spawn(&fleet, |fleet, random| {
+                    let mut kept = Vec::new();
+                    for _ in 0..2 {
+                        let key = random.below(u32::from(MEMBERS)) as u8;
+                        let lease = match random.below(4) {
+                            0 => block_on(fleet.scheduler.acquire_key_async_owned(&key)),
+                            1 => block_on(
+                                fleet.scheduler.acquire_where_async_owned(move |res| res.check() == key),
+                            ),
+                            2 => match try_for(fleet.scheduler.acquire_async_owned(), 2) {
+                                Some(ended) => ended,
+                                None => continue,
+                            },
+                            _ => block_on(fleet.scheduler.acquire_async_owned()),
+                        };
+                        let mut lease = lease.expect("in the end");
+                        match random.below(4) {
+                            0 => drop(lease),
+                            1 => {
+                                // It may be taken back in the midst of it.
+                                let _ = lease.renew(SHORT * 2);
+                                kept.push(lease);
+                            }
+                            _ => kept.push(lease),
+                        }
+                    }
+                    kept
+                })
+            })
+            .collect();
+        let kept: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        assert!(block_on(fleet.scheduler.drain_all_async()).is_drained());
+        assert!(kept.iter().all(|lease| lease.is_revoked()), "nobody is waited for any longer");
+        drop(kept);
+        calls.end();
+        timer.join().expect("no panic");
+        assert_eq!(fleet.scheduler.undrain_all(), usize::from(MEMBERS));
+        waits_have_ended(&fleet);
+        assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
+        let all = fleet.scheduler.acquire_many(usize::from(MEMBERS)).expect("no unit is lost");
+        assert!(fleet.scheduler.acquire().is_err(), "none is doubled");
+        drop(all);
+        let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };
+        fleet.finish();
     });
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use leasehold::{
-    Fairness, WaitError,
+    Fairness, Timestamp, WaitError,
     internals::sync::{Arc, SplitMix64, thread},
 };
 use shuttle::{
@@ -17,16 +17,18 @@ use shuttle::{
 };
 
 use crate::{
-    common::scenario,
+    common::{scenario, scenario_at_least},
     driver::{Fleet, Res, Setup},
     tasks::{spawn, try_for, waits_have_ended},
 };
 
 const SHORT: Duration = Duration::from_nanos(10);
-const MEMBERS: u8 = 3;
+pub const MEMBERS: u8 = 3;
+/// What everything is updated to in the end.
+const LAST: u8 = 100;
 
-fn fleet(fairness: Fairness) -> Arc<Fleet> {
-    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0 };
+pub fn fleet(fairness: Fairness) -> Arc<Fleet> {
+    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
     let fleet = Arc::new(Fleet::with(setup, |builder| builder.fairness(fairness).ageing(2)));
     for key in 0..MEMBERS {
         fleet.scheduler.insert(fleet.resource(key)).expect("new");
@@ -34,11 +36,11 @@ fn fleet(fairness: Fairness) -> Arc<Fleet> {
     fleet
 }
 
-fn fairness() -> Fairness {
+pub fn fairness() -> Fairness {
     if thread_rng().r#gen() { Fairness::Strict } else { Fairness::Throughput }
 }
 
-fn at_rest(fleet: Arc<Fleet>) {
+pub fn at_rest(fleet: Arc<Fleet>) {
     waits_have_ended(&fleet);
     assert_eq!(fleet.scheduler.check_invariants().in_flight, 0);
     if !fleet.scheduler.is_closed() {
@@ -61,7 +63,7 @@ fn wait_somehow(fleet: &Fleet, random: &mut SplitMix64) -> Result<(), WaitError>
         lease.check();
         thread::yield_now();
     };
-    match random.below(10) {
+    match random.below(11) {
         0 => block_on(scheduler.acquire_async()).map(check),
         1 => scheduler.request().class(class).wait().map(check),
         2 => block_on(scheduler.acquire_key_async(&key)).map(check),
@@ -77,7 +79,8 @@ fn wait_somehow(fleet: &Fleet, random: &mut SplitMix64) -> Result<(), WaitError>
         }
         6 => block_on(scheduler.acquire_where_async(move |res| res.check() != key)).map(check),
         7 => block_on(scheduler.acquire_many_async(2)).map(|leases| leases.into_iter().for_each(check)),
-        8 => try_for(scheduler.request().key(&key).into_future(), tries).map_or(Ok(()), |got| got.map(check)),
+        8 => block_on(scheduler.acquire_where_async(|res| res.version == LAST)).map(check),
+        9 => try_for(scheduler.request().key(&key).into_future(), tries).map_or(Ok(()), |got| got.map(check)),
         _ => try_for(scheduler.acquire_many_async(2), tries)
             .map_or(Ok(()), |got| got.map(|leases| leases.into_iter().for_each(check))),
     }
@@ -140,6 +143,10 @@ fn everything(fairness: Fairness) {
     // What cools, or has been included since it was due, may be all that a task waits for, and no timer rings for it.
     fleet.clock.advance(SHORT);
     let _ = fleet.scheduler.tick();
+    // What some wait for, while others return what they ask about.
+    for key in 0..MEMBERS {
+        fleet.scheduler.update_with(&key, |old| old.again(LAST)).expect("a member");
+    }
     for waiter in waiters {
         waiter.join().expect("no panic");
     }
@@ -193,13 +200,18 @@ fn overdue_at_the_hand_off() {
     });
 }
 
-/// Somebody closes while everybody waits: nobody hangs, and returns after it land.
+/// So many schedules under each of the two schedulers, whatever the tier: 10,000 in all.
+const SHUTDOWNS: usize = 5_000;
+
+/// Somebody closes while everybody waits: nobody hangs, and returns after it land. Then somebody waits for the last lease, and nobody
+/// ticks: what ends that wait is the return.
 #[test]
 fn shutdown() {
-    scenario("shutdown", || {
+    scenario_at_least("shutdown", SHUTDOWNS, || {
         let fleet = fleet(fairness());
         let mut threads = Vec::new();
-        let held = fleet.scheduler.acquire_many_owned(2).expect("free");
+        let mut held = fleet.scheduler.acquire_many_owned(3).expect("free");
+        let last = held.pop();
         for _ in 0..4 {
             threads.push(spawn(&fleet, |fleet, random| {
                 for _ in 0..3 {
@@ -217,6 +229,82 @@ fn shutdown() {
             drop(lease);
         }
         for thread in threads {
+            thread.join().expect("no panic");
+        }
+        let returner = thread::spawn(move || drop(last));
+        assert!(fleet.scheduler.drain_all(Timestamp::MAX).is_drained());
+        returner.join().expect("no panic");
+        at_rest(fleet);
+    });
+}
+
+/// Somebody takes resources out, by an exclusion or for good, and asks afterwards, while others wait, collect and return: whatever was on
+/// its way then, what was taken out is not lent to it.
+#[test]
+fn who_takes_out_and_asks_afterwards() {
+    scenario("who_takes_out_and_asks_afterwards", || {
+        let fleet = fleet(fairness());
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                spawn(&fleet, |fleet, random| {
+                    for _ in 0..2 {
+                        match random.below(3) {
+                            0 => drop(try_for(fleet.scheduler.acquire_many_async(2), 3)),
+                            1 => drop(try_for(fleet.scheduler.acquire_async(), 3)),
+                            _ => drop(fleet.scheduler.acquire()),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let gone = thread_rng().gen_range(0..MEMBERS);
+        let removes = thread_rng().r#gen();
+        if removes {
+            fleet.scheduler.remove(&gone).expect("a member");
+        } else {
+            fleet.scheduler.exclude(&gone).expect("a member");
+        }
+        for _ in 0..2 {
+            if let Some(asked) = try_for(fleet.scheduler.acquire_async(), 4) {
+                assert_ne!(asked.expect("not closed").check(), gone, "it was taken out before");
+            }
+        }
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        if removes {
+            fleet.scheduler.insert(fleet.resource(gone)).expect("removed");
+        } else {
+            fleet.scheduler.include(&gone).expect("a member");
+        }
+        at_rest(fleet);
+    });
+}
+
+/// Filters that take their time, so that more comes to one than whoever asks it goes on with: whoever is passed over looks for itself, and
+/// is not forgotten.
+#[test]
+fn filters_that_others_come_to() {
+    scenario("filters_that_others_come_to", || {
+        let fleet = fleet(fairness());
+        let held = fleet.scheduler.acquire_many_owned(usize::from(MEMBERS)).expect("free");
+        let waiters = [2, 2, 1].map(|key| {
+            spawn(&fleet, move |fleet, random| {
+                let accepts = move |res: &Res| {
+                    thread::yield_now();
+                    res.check() == key
+                };
+                let request = fleet.scheduler.request().matching(accepts);
+                let served =
+                    if random.below(2) == 0 { request.wait() } else { block_on(request.into_future()) };
+                assert_eq!(served.expect("it comes back").check(), key);
+            })
+        });
+        let returners: Vec<_> = held.into_iter().map(|lease| thread::spawn(move || drop(lease))).collect();
+        // Somebody gives up meanwhile.
+        let key = thread_rng().gen_range(0..MEMBERS);
+        drop(try_for(fleet.scheduler.acquire_where_async(move |res| res.check() == key), 3));
+        for thread in waiters.into_iter().chain(returners) {
             thread.join().expect("no panic");
         }
         at_rest(fleet);

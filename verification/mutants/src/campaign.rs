@@ -40,7 +40,9 @@ pub fn build(settings: &Settings, mutants: &[Mutant], plan: &Plan, kind: &'stati
     let rounds = plan.settle(&draft, mutants)?;
     let tree = Tree::copy(root, work, kind.name, kind)?;
     plan.write(&tree, mutants)?;
-    let programs = suite::build(&tree, kind.targets)?.ok_or("the tests do not compile with the mutants")?;
+    let targets = kind.targets();
+    let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+    let programs = suite::build(&tree, &targets)?.ok_or("the tests do not compile with the mutants")?;
     println!("{}: built in {} s, {rounds} rounds", kind.name, started.elapsed().as_secs());
     Ok(Built { plan, tree, programs })
 }
@@ -75,7 +77,7 @@ pub fn run(
     known: &Known,
 ) -> Fallible<Vec<usize>> {
     let Built { plan, tree, programs } =
-        build(settings, mutants, &Plan::new(&settings.root, mutants)?, &PLAIN)?;
+        build(settings, mutants, &Plan::new(&settings.root, mutants)?.restrict(&settings.built), &PLAIN)?;
     let started = Instant::now();
     let suite = Suite::recall(programs, &tree, mutants.len(), settings)?;
     println!("{} tests, measured in {} s", suite.tests.len(), started.elapsed().as_secs());
@@ -91,6 +93,7 @@ pub fn run(
             }
         }
     }
+    settings.start_the_clock();
     try_switched(&switched, &suite, &tree, &mut results)?;
     try_alone(&alone, &suite, &mut results)?;
     try_models(&plan, known, &mut results)?;

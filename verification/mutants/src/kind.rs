@@ -6,7 +6,7 @@ pub struct Kind {
     /// For the compiler.
     pub flags: &'static str,
     /// For cargo: which tests.
-    pub targets: &'static [&'static str],
+    targets: &'static [&'static str],
     /// For the tests: fixed seeds, and sizes that suit being run hundreds of times.
     pub environment: &'static [(&'static str, &'static str)],
 }
@@ -37,6 +37,17 @@ pub static LOOM: Kind = Kind {
     targets: &["--test", "loom"],
     environment: &[("LOOM_MAX_PREEMPTIONS", "2"), ("LOOM_MAX_DURATION", "3")],
 };
+
+impl Kind {
+    /// Which tests are built and run; of the ordinary ones those that `MUTANTS_TESTS` names, if it does.
+    pub fn targets(&self) -> Vec<String> {
+        let asked = std::env::var("MUTANTS_TESTS").ok().filter(|_| self.name == PLAIN.name);
+        match asked {
+            Some(asked) => asked.split_whitespace().map(str::to_owned).collect(),
+            None => self.targets.iter().map(|&target| target.to_owned()).collect(),
+        }
+    }
+}
 
 /// The kind with this name.
 pub fn named(name: &str) -> Option<&'static Kind> {

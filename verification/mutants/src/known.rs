@@ -71,11 +71,17 @@ impl Known {
         };
         for Model { checker, test, mutants } in listed.model {
             let kind = kind::named(&checker).ok_or(format!("no such checker: {checker}"))?;
+            if mutants.is_empty() {
+                return Err(format!("a model of no mutant: {checker} {test}").into());
+            }
             each(mutants, &mut |known, number| _ = known.models.insert(number, (kind, test.clone())));
         }
         for Reason { kind, why, mutants } in listed.reason {
             if !KINDS.contains(&kind.as_str()) || why.trim().is_empty() {
                 return Err(format!("no such kind of reason, or no reason: {kind} {why:?}").into());
+            }
+            if mutants.is_empty() {
+                return Err(format!("a reason of no mutant: {why:?}").into());
             }
             each(mutants, &mut |known, number| _ = known.kinds.insert(number, kind.clone()));
         }

@@ -1,6 +1,12 @@
 //! The mutants, as `cargo mutants` lists them. Its settings in `.cargo/mutants.toml` hold here too.
 
-use std::{collections::HashMap, fmt, ops::Range, path::Path, process::Command};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    ops::Range,
+    path::Path,
+    process::Command,
+};
 
 use serde::Deserialize;
 
@@ -84,7 +90,12 @@ pub fn list(root: &Path) -> Fallible<Vec<Mutant>> {
     let mut sources: HashMap<String, Source> = HashMap::new();
     let mut seen: HashMap<(String, String, String), usize> = HashMap::new();
     let mut mutants = Vec::with_capacity(listed.len());
+    // A file that two modules name, under one `cfg` each, is listed twice.
+    let mut twice = HashSet::new();
     for Listed { name, file, genre, replacement, span } in listed {
+        if !twice.insert(name.clone()) {
+            continue;
+        }
         let source = match sources.entry(file.clone()) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {

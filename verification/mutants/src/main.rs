@@ -34,6 +34,7 @@ use std::{
     fs,
     path::PathBuf,
     process::ExitCode,
+    sync::OnceLock,
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -51,6 +52,9 @@ const STATE: &[&str] = &["src", "tests", "verification", "Cargo.toml", "Cargo.lo
 /// Into how many parts the deep tier divides the list.
 const SHARDS: usize = 12;
 
+/// The part that a deep run has for them, in seconds, building apart.
+const DEEP_SECONDS: usize = 480;
+
 pub struct Settings {
     /// The crate.
     pub root: PathBuf,
@@ -58,15 +62,23 @@ pub struct Settings {
     pub work: PathBuf,
     /// How many mutants at once.
     pub jobs: usize,
-    /// No further mutant is begun then.
-    pub until: Option<Instant>,
+    /// So long after the clock was started no further mutant is begun.
+    pub limit: Option<Duration>,
+    clock: OnceLock<Instant>,
     /// A number for the present state of the code.
     pub state: u64,
+    /// Which mutants the builds have, by number; empty: all.
+    pub built: Vec<bool>,
 }
 
 impl Settings {
+    /// The time runs from here, or from where it ran already: when all is built and measured, so that a slow build takes no mutant's place.
+    pub fn start_the_clock(&self) {
+        self.clock.get_or_init(Instant::now);
+    }
+
     pub fn is_late(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() > until)
+        self.limit.zip(self.clock.get()).is_some_and(|(limit, started)| started.elapsed() > limit)
     }
 }
 
@@ -88,12 +100,16 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
         text.map(|text| text.parse().map_err(|_| format!("{name}={text}").into())).transpose()
     };
     let root = std::env::current_dir()?;
-    let settings = Settings {
+    let mut settings = Settings {
         work: root.join("target/mutants"),
         jobs: number("MUTANTS_JOBS")?
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)),
-        until: number("MUTANTS_SECONDS")?.map(|limit| Instant::now() + Duration::from_secs(limit as u64)),
+        limit: number("MUTANTS_SECONDS")?
+            .or((arguments == ["deep"]).then_some(DEEP_SECONDS))
+            .map(|limit| Duration::from_secs(limit as u64)),
+        clock: OnceLock::new(),
         state: ledger::state(&root, STATE)?,
+        built: Vec::new(),
         root,
     };
     let mutants = listing::list(&settings.root)?;
@@ -106,11 +122,16 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
     let choose = |wanted: &dyn Fn(&Mutant) -> bool| -> Vec<usize> {
         (0..mutants.len()).filter(|&number| wanted(&mutants[number])).collect()
     };
-    let chosen = match arguments {
+    let mut chosen = match arguments {
         ["deep"] => shard(mutants.len())?,
         // What this state has shown already stands.
         ["all"] => choose(&|mutant| entry(mutant).is_none_or(|entry| entry.state != settings.state)),
         ["again"] => choose(&|mutant| entry(mutant).is_none() || survived(mutant)),
+        ["open"] => {
+            let mut open = choose(&survived);
+            open.retain(|number| !known.kinds.contains_key(number));
+            open
+        }
         ["late"] => choose(&|mutant| entry(mutant).is_some_and(|entry| entry.outcome == Outcome::TimedOut)),
         ["rest"] => choose(&|mutant| entry(mutant).is_none()),
         ["only", text] => choose(&|mutant| mutant.key().contains(text)),
@@ -135,29 +156,46 @@ fn run(arguments: &[&str]) -> Fallible<bool> {
             );
         }
     };
+    // Fewer mutants are built faster, and stand in the way of fewer tests.
+    if let Ok(only) = std::env::var("MUTANTS_ONLY") {
+        let only: Vec<&str> = only.split(',').collect();
+        settings.built = mutants.iter().map(|mutant| only.contains(&mutant.module())).collect();
+        chosen.retain(|&number| settings.built[number]);
+        chosen.sort_by_key(|&number| only.iter().position(|module| *module == mutants[number].module()));
+    } else if arguments == ["deep"] {
+        settings.built = vec![false; mutants.len()];
+        chosen.iter().for_each(|&number| settings.built[number] = true);
+    }
     println!("{} of {} mutants", chosen.len(), mutants.len());
     let done = campaign::run(&settings, &mutants, &chosen, &mut ledger, &known)?;
-    let fine = report::told(&mutants, &done, &ledger, &known);
-    println!("checked {} mutants", done.len());
-    Ok(fine && !done.is_empty())
+    println!("not tried, for want of time: {} of {}", chosen.len() - done.len(), chosen.len());
+    let (fine, viable) = report::told(&mutants, &done, &ledger, &known);
+    // Who does not compile was never tried.
+    println!("checked {viable} mutants");
+    Ok(fine)
 }
 
-/// The numbers of one part: of the day, or that of `MUTANTS_SHARD=K/N`, K from 1.
+/// The numbers of one part: of the day, or that of `MUTANTS_SHARD=K/N`, K from 1. Where it begins goes round as the days do: what there is no
+/// time for is not always the same.
 fn shard(mutants: usize) -> Fallible<Vec<usize>> {
     let asked = std::env::var("MUTANTS_SHARD").ok();
+    let days = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() / (24 * 60 * 60);
     let (k, n) = match asked.as_deref() {
         Some(text) => {
             let (k, n) = text.split_once('/').ok_or(format!("MUTANTS_SHARD={text}"))?;
             (k.parse()?, n.parse()?)
         }
-        None => {
-            let days = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() / (24 * 60 * 60);
-            (days as usize % SHARDS + 1, SHARDS)
-        }
+        None => (days as usize % SHARDS + 1, SHARDS),
     };
     if !(1..=n).contains(&k) {
         return Err(format!("no shard {k} of {n}").into());
     }
     println!("shard {k} of {n}; MUTANTS_SHARD=K/N chooses another");
-    Ok((0..mutants).filter(|number| number % n == k - 1).collect())
+    let mut part: Vec<usize> = (0..mutants).filter(|number| number % n == k - 1).collect();
+    // Steps of the golden section: the beginnings of a few rounds lie far apart, and those of many leave no gap.
+    let round = days / n as u64;
+    let share = (round as u32).wrapping_mul(0x9e37_79b9);
+    let start = ((u64::from(share) * part.len() as u64) >> 32) as usize;
+    part.rotate_left(start);
+    Ok(part)
 }

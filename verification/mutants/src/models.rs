@@ -42,11 +42,12 @@ pub fn confirm(
 
 /// Looks for models that catch these mutants; answers what to write into `survivors.toml`.
 pub fn search(settings: &Settings, mutants: &[Mutant], mut open: Vec<usize>) -> Fallible<String> {
-    let plan = Plan::new(&settings.root, mutants)?;
+    let plan = Plan::new(&settings.root, mutants)?.restrict(&settings.built);
     let mut found: BTreeMap<(&str, String), Vec<usize>> = BTreeMap::new();
     for kind in [&SHUTTLE, &LOOM] {
         let Built { plan, tree, programs } = build(settings, mutants, &plan, kind)?;
         let suite = Suite::recall(programs, &tree, mutants.len(), settings)?;
+        settings.start_the_clock();
         let log = settings.work.join("output.model");
         let mut left = Vec::new();
         for number in open {

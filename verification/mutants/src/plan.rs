@@ -21,7 +21,7 @@ pub enum Way {
     Switched,
     /// By a build of its own, for this reason.
     Alone(&'static str),
-    /// It does not compile.
+    /// It does not compile, or is in no build but a model's.
     Unviable(String),
 }
 
@@ -48,7 +48,6 @@ impl Plan {
             kept: BTreeSet::new(),
             functions: BTreeSet::new(),
         };
-        let mut absent = String::new();
         for file in library(root)? {
             let text = fs::read_to_string(root.join(&file))?;
             let wanted = by_file.remove(file.as_str()).unwrap_or_default();
@@ -62,19 +61,11 @@ impl Plan {
                     Context::Constant => Way::Alone("a constant"),
                     Context::Opaque => Way::Alone("returns `impl Trait`"),
                     Context::LetChain => Way::Unviable("`||` beside `let`".into()),
-                    Context::Absent => {
-                        absent
-                            .extend(site.mutants.iter().map(|&mutant| format!("\n    {}", mutants[mutant])));
-                        continue;
-                    }
+                    Context::Absent => Way::Unviable("only in a model's build".into()),
                 };
                 site.mutants.iter().for_each(|&mutant| plan.ways[mutant] = way.clone());
             }
             plan.sources.insert(file, (text, sites));
-        }
-        if !absent.is_empty() {
-            let told = "in no build but a model's; exclude them in .cargo/mutants.toml, with a reason:";
-            return Err(format!("{told}{absent}").into());
         }
         match by_file.keys().next() {
             Some(file) => Err(format!("mutants outside the library: {file}").into()),
@@ -82,13 +73,24 @@ impl Plan {
         }
     }
 
+    /// Only these are built, by number; if there is none, all.
+    pub fn restrict(mut self, built: &[bool]) -> Plan {
+        for (way, _) in self.ways.iter_mut().zip(built).filter(|(_, built)| !**built) {
+            *way = Way::Unviable("not asked for".into());
+        }
+        self
+    }
+
     /// Tries and weeds until all that is switched compiles; answers the number of rounds.
     pub fn settle(&mut self, tree: &Tree, mutants: &[Mutant]) -> Fallible<usize> {
+        let targets = tree.kind.targets();
+        let targets: Vec<&str> =
+            targets.iter().map(String::as_str).filter(|&target| target != "--lib").collect();
         for round in 1.. {
             let written = self.write(tree, mutants)?;
             let (ok, messages) = tree.cargo(&["check", "--lib", "--profile", "test"])?;
             let (ok, messages) = if ok {
-                tree.cargo(&["check", "--lib", "--tests", "--profile", "test"])?
+                tree.cargo(&[&["check", "--lib", "--profile", "test"][..], &targets].concat())?
             } else {
                 (ok, messages)
             };

@@ -10,8 +10,11 @@ use crate::{
     trial::Outcome,
 };
 
-/// Prints what these mutants came to; answers whether each survivor has a reason.
-pub fn told(mutants: &[Mutant], done: &[usize], ledger: &Ledger, known: &Known) -> bool {
+/// What of the viable has to be caught, in hundredths.
+const LEAST: usize = 95;
+
+/// Prints what these mutants came to; answers whether each survivor has a reason and enough were caught, and how many could be tried.
+pub fn told(mutants: &[Mutant], done: &[usize], ledger: &Ledger, known: &Known) -> (bool, usize) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut fine = true;
     for &number in done {
@@ -40,7 +43,18 @@ pub fn told(mutants: &[Mutant], done: &[usize], ledger: &Ledger, known: &Known) 
     }
     let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
     println!("{}", counts.join(", "));
-    fine
+    let count = |wanted: &[Outcome]| {
+        done.iter()
+            .filter(|&&number| wanted.contains(&ledger.entries[&mutants[number].key()].outcome))
+            .count()
+    };
+    let caught = count(&[Outcome::Caught, Outcome::TimedOut]);
+    let viable = caught + count(&[Outcome::Survived]);
+    println!("caught {caught} of {viable} viable, at least {LEAST} of 100 are asked for");
+    if viable == 0 {
+        println!("no viable mutant was tried");
+    }
+    (fine && viable > 0 && 100 * caught >= LEAST * viable, viable)
 }
 
 /// The survivors without a reason, as keys.
@@ -59,7 +73,7 @@ pub fn left(mutants: &[Mutant], ledger: &Ledger, known: &Known) -> String {
     text
 }
 
-/// The table by module. Fails if a mutant has not been tried.
+/// The table by module. The shares are of those that were tried, and how many were not is beside them.
 pub fn table(mutants: &[Mutant], ledger: &Ledger, known: &Known) -> Fallible<String> {
     #[derive(Default)]
     struct Row {
@@ -67,18 +81,20 @@ pub fn table(mutants: &[Mutant], ledger: &Ledger, known: &Known) -> Fallible<Str
         caught: usize,
         timed_out: usize,
         survived: BTreeMap<String, usize>,
+        untried: usize,
     }
     let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
     for (number, mutant) in mutants.iter().enumerate() {
         let key = mutant.key();
-        let entry = ledger.entries.get(&key).ok_or(format!("not tried: {key}"))?;
+        let outcome = ledger.entries.get(&key).map(|entry| entry.outcome);
         for module in [mutant.module(), "~"] {
             let row = rows.entry(module).or_default();
-            match entry.outcome {
-                Outcome::Caught => row.caught += 1,
-                Outcome::TimedOut => row.timed_out += 1,
-                Outcome::Unviable => row.unviable += 1,
-                Outcome::Survived => {
+            match outcome {
+                None => row.untried += 1,
+                Some(Outcome::Caught) => row.caught += 1,
+                Some(Outcome::TimedOut) => row.timed_out += 1,
+                Some(Outcome::Unviable) => row.unviable += 1,
+                Some(Outcome::Survived) => {
                     let kind = known.kinds.get(&number).map_or("unexplained", String::as_str);
                     *row.survived.entry(kind.to_owned()).or_default() += 1;
                 }
@@ -86,7 +102,7 @@ pub fn table(mutants: &[Mutant], ledger: &Ledger, known: &Known) -> Fallible<Str
         }
     }
     let mut text = String::from(
-        "| module | mutants | unviable | viable | caught | by time-out | survived | caught of viable |\n|---|---|---|---|---|---|---|---|\n",
+        "| module | mutants | not tried | unviable | viable | caught | by time-out | survived | caught of viable |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for (module, row) in rows {
         let survived: usize = row.survived.values().sum();
@@ -100,11 +116,16 @@ pub fn table(mutants: &[Mutant], ledger: &Ledger, known: &Known) -> Fallible<Str
             .collect();
         let reasons = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) };
         let module = if module == "~" { "all".to_owned() } else { format!("`{module}`") };
-        let share = 100.0 * caught as f64 / viable.max(1) as f64;
+        let share = if viable == 0 {
+            "–".to_owned()
+        } else {
+            format!("{:.1} %", 100.0 * caught as f64 / viable as f64)
+        };
         writeln!(
             text,
-            "| {module} | {} | {} | {viable} | {caught} | {} | {survived}{reasons} | {share:.1} % |",
-            viable + row.unviable,
+            "| {module} | {} | {} | {} | {viable} | {caught} | {} | {survived}{reasons} | {share} |",
+            viable + row.unviable + row.untried,
+            row.untried,
             row.unviable,
             row.timed_out,
         )?;

@@ -12,10 +12,11 @@ use serde::Deserialize;
 use crate::{Fallible, kind::Kind};
 
 /// What a build of the tests needs, besides the library's sources.
-const COPIED: &[&str] = &["Cargo.lock", "examples", "tests", "verification"];
+const COPIED: &[&str] = &["Cargo.lock", "README.md", "docs", "examples", "tests", "verification"];
 
-/// All but the command-line tool's.
-const FEATURES: &str = "internals,seize,serde";
+/// All but the command-line tool's: what no feature brings in, no test could notice.
+const FEATURES: &str =
+    "internals,seize,serde,pool,pinning,cluster,tokio,tower,http-body,telemetry,prometheus,metrics,tracing";
 
 /// Manifest, tests and sources in a directory of their own.
 pub struct Tree {
@@ -30,6 +31,7 @@ impl Tree {
         let tree = Tree { root: work.join(name), target: work.join("build"), kind };
         // What the manifest names must be there, though no feature asks for it.
         copy(&from.join("src/bin"), &tree.root.join("src/bin"))?;
+        copy_texts(&from.join("src"), &tree.root.join("src"))?;
         for part in COPIED {
             copy(&from.join(part), &tree.root.join(part))?;
         }
@@ -132,6 +134,20 @@ fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     }
     fs::create_dir_all(path.parent().expect("a file in a directory"))?;
     fs::write(path, content)
+}
+
+/// What the library includes as text: all of its files that are no source. Those come from the plan.
+fn copy_texts(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let there = to.join(path.file_name().expect("of an entry"));
+        if path.is_dir() {
+            copy_texts(&path, &there)?;
+        } else if path.extension().is_none_or(|extension| extension != "rs") {
+            put(&there, &fs::read(&path)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes `to` what `from` is, recursively; what `from` has not goes.

@@ -141,7 +141,12 @@ fn run(
     // A spinning mutant is ended by the processor time that it takes, which others on the machine do not make longer.
     let script = format!("ulimit -t {} -v {MEMORY_KIB} -c 0; exec \"$@\"", (8 * usual).as_secs() + 2);
     let mut command = Command::new("bash");
-    command.args(["-c", &script, "-"]).arg(test.get_program()).args(["--exact"]).args(names);
+    command
+        .args(["-c", &script, "-"])
+        .arg(test.get_program())
+        .args(program.flags())
+        .arg("--exact")
+        .args(names);
     command.current_dir(&tree.root).stdin(Stdio::null());
     for (name, value) in test.get_envs() {
         command.env(name, value.expect("only set"));

@@ -66,7 +66,7 @@ fn evaluate(condition: &Meta, build: Build) -> Result<Truth, String> {
             })
         }
         ("loom" | "crossbeam_loom", Meta::Path(_)) => Ok(if build == Build::Loom { YES } else { NO }),
-        ("test" | "doctest" | "shuttle" | "leasehold_fault" | "leasehold_counted" | "miri", _) => Ok(NO),
+        ("test" | "doctest" | "shuttle" | "leasehold_counted" | "leasehold_gateless" | "miri", _) => Ok(NO),
         ("debug_assertions", Meta::Path(_)) => Ok(in_loom(YES)),
         ("feature", Meta::NameValue(feature)) => {
             let value = &feature.value;
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(builds("any(test, loom, shuttle, feature = \"internals\")"), (true, true));
         assert_eq!(builds("all(feature = \"seize\", not(any(loom, shuttle)))"), (true, false));
         assert_eq!(builds("all(target_arch = \"x86_64\", not(miri))"), (true, true));
-        assert_eq!(builds("not(leasehold_fault)"), (true, true));
+        assert_eq!(builds("not(leasehold_counted)"), (true, true));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::{
 use crate::scan::Site;
 
 /// What a build of the models needs.
-const PARTS: [&str; 7] = ["Cargo.toml", "Cargo.lock", "README.md", "examples", "src", "tests", "verification"];
+const PARTS: [&str; 7] =
+    ["Cargo.toml", "Cargo.lock", "README.md", "examples", "src", "tests", "verification"];
 /// The module that chooses.
 const CHOICE: &str = include_str!("../choice.rs");
 
@@ -42,7 +43,7 @@ pub fn write(root: &Path, copy: &Path, sites: &[Site]) -> Result<(), String> {
         update(&copy.join(file), &content)?;
     }
     let choice = PathBuf::from("src/sync/choice.rs");
-    update(&copy.join(&choice), CHOICE.replace("SITES_OF_THIS_COPY", &sites.len().to_string()).as_bytes())?;
+    update(&copy.join(&choice), choice_for(sites).as_bytes())?;
     kept.insert(choice);
     let mut present = Vec::new();
     for part in PARTS {
@@ -52,6 +53,21 @@ pub fn write(root: &Path, copy: &Path, sites: &[Site]) -> Result<(), String> {
         fs::remove_file(copy.join(file)).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// Whether a copy that is there already has as many choices.
+pub fn check(copy: &Path, sites: &[Site]) -> Result<(), String> {
+    let choice = copy.join("src/sync/choice.rs");
+    let text = fs::read_to_string(&choice).map_err(|error| format!("{}: {error}", choice.display()))?;
+    if text == choice_for(sites) {
+        Ok(())
+    } else {
+        Err(format!("{} is a copy of other sources", copy.display()))
+    }
+}
+
+fn choice_for(sites: &[Site]) -> String {
+    CHOICE.replace("SITES_OF_THIS_COPY", &sites.len().to_string())
 }
 
 fn collect(root: &Path, part: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! Weakens every ordering of the library, one at a time, and finds the loom model that notices.
 //!
 //! ```text
+//! orderings copy PLACE      only makes the copy there
 //! orderings fast            the table in docs/verification.md is that of the source, and every killer in it still kills
 //! orderings open            computes the rows that the table lacks, and those of survivors without a reason
 //! orderings deep [WHAT]     computes the table anew, or its rows that contain WHAT; fails if it has changed
@@ -27,7 +28,13 @@ mod scan;
 mod search;
 mod table;
 
-use std::{collections::BTreeSet, path::Path, process::ExitCode, sync::Mutex, time::Instant};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Mutex,
+    time::Instant,
+};
 
 use models::{Bounds, Models, Outcome};
 use mutants::Mutant;
@@ -40,11 +47,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let checked = match arguments[..] {
+        ["copy", place] => scan::scan(Path::new("."))
+            .and_then(|sites| copy::write(Path::new("."), Path::new(place), &sites).map(|()| sites.len())),
         ["fast"] => fast(),
         ["deep"] => deep(Rows::All),
         ["deep", what] => deep(Rows::Containing(what)),
         ["open"] => deep(Rows::Open),
-        _ => Err("usage: orderings fast | open | deep [WHAT]".to_owned()),
+        _ => Err("usage: orderings fast | copy PLACE | open | deep [WHAT]".to_owned()),
     };
     match checked {
         Ok(0) => {
@@ -62,8 +71,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Scans, copies and builds.
-fn prepare() -> Result<(Vec<Mutant>, Document), String> {
+const COPY: &str = "target/orderings/copy";
+
+/// Scans, and copies to [`COPY`] unless there is a copy already.
+fn prepare(ready: Option<&Path>) -> Result<(Vec<Mutant>, Document), String> {
     let sites = scan::scan(Path::new("."))?;
     let mutants = mutants::mutants(&sites)?;
     let unseen = sites.iter().filter(|site| !site.builds.loom).count();
@@ -74,12 +85,15 @@ fn prepare() -> Result<(Vec<Mutant>, Document), String> {
         sites.len(),
         mutants.len(),
     );
-    copy::write(Path::new("."), Path::new("target/orderings/copy"), &sites)?;
+    match ready {
+        Some(ready) => copy::check(ready, &sites)?,
+        None => copy::write(Path::new("."), Path::new(COPY), &sites)?,
+    }
     Ok((mutants, Document::read(Path::new(TABLE))?))
 }
 
-fn build() -> Result<Models, String> {
-    Models::build(Path::new("target/orderings/copy"), Path::new("target/orderings/logs"))
+fn build(copy: &Path) -> Result<Models, String> {
+    Models::build(copy, Path::new("target/orderings/logs"))
 }
 
 /// What is wrong with these verdicts, whatever the models say.
@@ -101,7 +115,8 @@ fn faults<'a>(rows: impl Iterator<Item = (&'a Mutant, &'a Verdict)>) -> Vec<Stri
 }
 
 fn fast() -> Result<usize, String> {
-    let (mutants, document) = prepare()?;
+    let ready = std::env::var_os("ORDERINGS_COPY").map(PathBuf::from);
+    let (mutants, document) = prepare(ready.as_deref())?;
     let recorded: Option<Vec<&Verdict>> = mutants.iter().map(|mutant| document.verdict(mutant)).collect();
     let rows = || mutants.iter().filter_map(|mutant| Some((mutant, document.verdict(mutant)?)));
     for mutant in mutants.iter().filter(|mutant| document.verdict(mutant).is_none()) {
@@ -116,7 +131,7 @@ fn fast() -> Result<usize, String> {
     if !faults.is_empty() {
         return Err(faults.join("\n"));
     }
-    let models = build()?;
+    let models = build(ready.as_deref().unwrap_or(Path::new(COPY)))?;
     let started = Instant::now();
     // That a killer fails means something only if it passes when nothing is weakened.
     let killers: BTreeSet<&String> = rows()
@@ -125,7 +140,8 @@ fn fast() -> Result<usize, String> {
         )
         .collect();
     let killers: Vec<&String> = killers.into_iter().collect();
-    parallel(&killers, |model| match models.run(model, None, Bounds { preemptions: 2, seconds: 1 })? {
+    // Whether the copy is whole; `loom/run` has explored the models as they are.
+    parallel(&killers, |model| match models.run(model, None, Bounds { preemptions: 1, seconds: 1 })? {
         Outcome::Passed { reached } if !reached.is_empty() => Ok(()),
         outcome => Err(format!("{model} with nothing weakened: {outcome:?}")),
     })?;
@@ -179,7 +195,7 @@ impl Rows<'_> {
 }
 
 fn deep(rows: Rows<'_>) -> Result<usize, String> {
-    let (mutants, document) = prepare()?;
+    let (mutants, document) = prepare(None)?;
     let wanted: Vec<bool> =
         mutants.iter().map(|mutant| rows.contain(mutant, document.verdict(mutant))).collect();
     let recorded: Vec<Option<Verdict>> =
@@ -191,7 +207,7 @@ fn deep(rows: Rows<'_>) -> Result<usize, String> {
     };
     let chosen: Vec<usize> = (0..mutants.len()).filter(|&number| wanted[number]).collect();
     if !chosen.is_empty() {
-        let models = build()?;
+        let models = build(Path::new(COPY))?;
         let search = Search::begin(&models, Path::new("target/orderings/reached"))?;
         let writing = Mutex::new(());
         parallel(&chosen, |&number| {

@@ -28,18 +28,18 @@ pub fn mutants(sites: &[Site]) -> Result<Vec<Mutant>, String> {
         *twin += 1;
         let twin = if *twin > 1 { format!(" ({twin})") } else { String::new() };
         let stand_in = if site.builds.product { "" } else { ", in models" };
-        let ways = if site.is_fence { &["nothing"][..] } else { site.strength.weaker() };
+        let ways = site.ways();
         for reason in &site.reasons {
             reasons.insert(
                 (&site.file, reason.line),
                 format!("{}:{}: {}", site.file, reason.line, reason.weakening),
             );
         }
-        for &becomes in ways {
-            let weakening = match (site.is_fence, site.role) {
-                (true, _) => "removal".to_owned(),
-                (false, None) => format!("{:?} → {becomes}", site.strength),
-                (false, Some(role)) => format!("{role} {:?} → {becomes}", site.strength),
+        for becomes in ways {
+            let weakening = match (becomes, site.role) {
+                ("nothing", _) => "removal".to_owned(),
+                (_, None) => format!("{:?} → {becomes}", site.strength),
+                (_, Some(role)) => format!("{role} {:?} → {becomes}", site.strength),
             };
             let reason = site.reasons.iter().find(|reason| reason.weakening == weakening);
             used.extend(reason.map(|reason| (&site.file, reason.line)));

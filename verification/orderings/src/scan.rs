@@ -49,7 +49,7 @@ impl Strength {
         match self {
             Strength::Acquire | Strength::Release => &["Relaxed"],
             Strength::AcqRel => &["Acquire", "Release"],
-            // To loom they are the same, so what it cannot tell apart needs a reason.
+            // Of loads and stores they are the same to loom, so what it cannot tell apart needs a reason. Of fences they are not.
             Strength::SeqCst => &["AcqRel"],
         }
     }
@@ -73,6 +73,18 @@ pub struct Site {
     pub ordering: Range<usize>,
     /// What the comment above says of weakenings that survive.
     pub reasons: Vec<Reason>,
+}
+
+impl Site {
+    /// What it is weakened to: the next weaker orderings; a fence is removed as well, and one that is no `SeqCst` only that: relaxed it would be
+    /// none.
+    pub fn ways(&self) -> Vec<&'static str> {
+        match (self.is_fence, self.strength) {
+            (false, strength) => strength.weaker().to_vec(),
+            (true, Strength::SeqCst) => vec!["nothing", "AcqRel"],
+            (true, _) => vec!["nothing"],
+        }
+    }
 }
 
 /// All sites under `root`, which holds `src/lib.rs`, but for those of programs and tests.
