@@ -25,8 +25,16 @@
 //! # Form
 //!
 //! Nothing of that is left at lookup: `new` sweeps the lower envelope of all scores once and keeps the intervals that
-//! it consists of, at most two a point, each a word (last key, shard). A table over the top bits of the hash leads to
-//! the first interval that can match, so that a lookup reads one word of the table and one or two intervals.
+//! it consists of, at most two a point, each a word (last key, shard). A table over the top bits of the hash has two to
+//! four entries an interval; so among the hashes of one entry as a rule no interval ends, or one does. Then the entry
+//! itself says who owns those before that end and those behind it, and a lookup reads nothing else:
+//!
+//! | bit 31 | 21 to 30 | 11 to 20 | 0 to 10 |
+//! |---|---|---|---|
+//! | 0 | the shard before the end | the shard behind it | the bits of the end that follow the top bits: the *cut* |
+//! | 1: several end there | the first interval of the entry | | |
+//!
+//! A hash whose bits are the cut's own, one in 2048, may be on either side, and is looked for among the intervals.
 //!
 //! # Spread
 //!
@@ -41,14 +49,13 @@
 //! | 1024 | 1.288 | 0.710 | 0.081 |
 //!
 //! The deviation falls with the square root of the number of points: for 1024 shards it is 0.126 at 64 points, 0.089
-//! at 128 and 0.065 at 256. Up to 32 shards a lookup takes the same time at all of these. At 1024 shards one that
-//! waits for the result of another takes 20, 30 and 68 ns: 256 points push the ring out of the cache, 160 (34 ns) do
-//! not.
+//! at 128 and 0.065 at 256. More points make the table larger, and a lookup slower where it drops out of a cache.
 
 use std::{
     error::Error,
     fmt,
     hash::{Hash, Hasher},
+    hint::select_unpredictable,
     iter::FusedIterator,
 };
 
@@ -60,6 +67,11 @@ use crate::{
 /// Low bits of an interval that hold its shard; the position has the others.
 const SHARD_BITS: u32 = MAX_SHARDS.trailing_zeros();
 const SHARD_MASK: u64 = MAX_SHARDS as u64 - 1;
+/// Of an entry of the table: several intervals end among its hashes.
+const CROWDED: u32 = 1 << 31;
+/// Low bits of an entry that hold its cut; the shards have the others.
+const CUT_BITS: u32 = 31 - 2 * SHARD_BITS;
+const CUT_MASK: u32 = (1 << CUT_BITS) - 1;
 /// Positions on the ring.
 const SPAN: u64 = 1 << (64 - SHARD_BITS);
 
@@ -75,7 +87,7 @@ const SPAN: u64 = 1 << (64 - SHARD_BITS);
 pub struct Ring {
     /// The intervals in ring order: the last position above the shard. The last one ends at the last position.
     ends: Box<[u64]>,
-    /// For each value of a hash's top bits, the first interval that does not end before them.
+    /// For each value of a hash's top bits, who owns the hashes that begin with them. See the module.
     index: Box<[u32]>,
     /// How far to shift a hash for its top bits.
     shift: u32,
@@ -137,10 +149,25 @@ impl Ring {
     /// `hash` must be evenly distributed over all 64 bits, as [`affinity_hash`] makes it; only the top 54 count.
     ///
     /// # Complexity
-    /// O(1) expected: one word of the index and one to two intervals. The longest run of intervals that share a word
-    /// of the index is 7 at the largest ring of equal weights. Measured: 3.5 ns at 8 shards, 4.2 at 32, 6.7 at 1024.
+    /// O(1) expected: one word of the index, for one hash in 25 a few intervals, and for one in 2,048 a binary search of all. The longest run of intervals that
+    /// share a word of the index is 7 at the largest ring of equal weights. Measured,
+    /// on a busy machine and with the finaliser of a hash before it, against a table that leads to the intervals: 8.8 ns
+    /// instead of 9.8 at 8 shards, 10.4 instead of 13.2 at 32, a third of the time at 1024, where one miss of the cache takes the
+    /// place of two or three.
     #[inline]
     pub fn shard_of(&self, hash: u64) -> usize {
+        let entry = self.index[(hash >> self.shift) as usize];
+        let (next, cut) = (cut(hash, self.shift), entry & CUT_MASK);
+        if entry & CROWDED != 0 || next == cut {
+            return self.shard_in_search(hash);
+        }
+        // On which side it is no predictor can know.
+        let owner = select_unpredictable(next < cut, entry >> (CUT_BITS + SHARD_BITS), entry >> CUT_BITS);
+        shard(owner.into())
+    }
+
+    #[inline(never)]
+    fn shard_in_search(&self, hash: u64) -> usize {
         shard(self.ends[self.interval(hash)])
     }
 
@@ -167,15 +194,29 @@ impl Ring {
         }
     }
 
-    #[inline]
     fn interval(&self, hash: u64) -> usize {
-        let mut at = self.index[(hash >> self.shift) as usize] as usize;
-        // Ends before the hash: filling the shard's bits makes the interval include all hashes of its last position.
-        while self.ends[at] | SHARD_MASK < hash {
+        let entry = self.index[(hash >> self.shift) as usize];
+        if entry & CROWDED == 0 {
+            return self.ends.partition_point(|&end| last(end) < hash);
+        }
+        let mut at = (entry & !CROWDED) as usize;
+        while last(self.ends[at]) < hash {
             at += 1;
         }
         at
     }
+}
+
+/// The last hash of an interval: filling the shard's bits makes it include all hashes of its last position.
+#[inline]
+fn last(interval: u64) -> u64 {
+    interval | SHARD_MASK
+}
+
+/// The bits of a hash that follow the top ones.
+#[inline]
+fn cut(hash: u64, shift: u32) -> u32 {
+    (hash >> (shift - CUT_BITS)) as u32 & CUT_MASK
 }
 
 #[inline]
@@ -293,19 +334,25 @@ impl Record {
 
 /// The table over the top bits, two to four entries an interval, and the shift that leads to them.
 ///
-/// Measured at 8 and at 1024 shards: with half as many entries a lookup takes 7.0 and 10.0 ns, because the loop in
-/// [`Ring::interval`] ends where no branch predictor expects it, with these 4.3 and 7.3, with twice as many 3.1 and
-/// 6.1, until the table drops out of the cache.
+/// With them one hash in 25 is in an entry where several intervals end, a branch that is mispredicted then; with half as
+/// many it would be one in eight, with twice as many one in 85, in a table that drops out of the cache earlier.
 fn index(ends: &[u64]) -> (Box<[u32]>, u32) {
     let bits = (ends.len() * 2).next_power_of_two().trailing_zeros().max(1);
     let shift = 64 - bits;
     let mut at = 0;
     let index = (0..1u64 << bits)
         .map(|top| {
-            while ends[at] | SHARD_MASK < top << shift {
+            let (from, to) = (top << shift, top << shift | ((1 << shift) - 1));
+            while last(ends[at]) < from {
                 at += 1;
             }
-            at as u32
+            let first = ends[at];
+            let next = if last(first) < to { ends[at + 1] } else { first };
+            if last(next) < to {
+                return CROWDED | at as u32;
+            }
+            let (before, behind) = (shard(first) as u32, shard(next) as u32);
+            before << (CUT_BITS + SHARD_BITS) | behind << CUT_BITS | cut(last(first), shift)
         })
         .collect();
     (index, shift)
