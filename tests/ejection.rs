@@ -548,6 +548,54 @@ fn slow_ones_are_ejected_by_latency_in_every_fleet() {
     }
 }
 
+/// Whoever was the only one of its shard takes its latency along, however it goes: the others are compared with each other.
+#[test]
+fn what_is_not_lent_any_more_has_no_part_in_the_median() {
+    for how in ["remove", "evict", "exclude", "drain", "eject"] {
+        let rules = rules().latency(3.0, 5).max_share(50);
+        let fleet = Fleet::builder().shards(2).seed(7).ejection(rules).build().expect("in range");
+        let lone = 1_000;
+        fleet.insert(Entry::new(lone, 9, None)).expect("new");
+        let members = || fleet.stats_by_shard().iter().map(|shard| shard.members).collect::<Vec<_>>();
+        let home = members().iter().position(|&count| count == 1);
+        let mut others = Vec::new();
+        let mut with_it = Vec::new();
+        for key in 0..12 {
+            let before = members();
+            fleet.insert(Entry::new(key, 0, None)).expect("new");
+            let here = before.iter().zip(members()).position(|(&before, now)| now > before);
+            if here == home { with_it.push(key) } else { others.push(key) }
+        }
+        for key in with_it {
+            fleet.remove(&key).expect("a member");
+        }
+        assert!(others.len() >= 4);
+        let call = |key: &u32, millis| {
+            fleet
+                .acquire_key(key)
+                .map(|lease| lease.finish(Outcome::Ok { latency: Duration::from_millis(millis) }))
+        };
+        for _ in 0..20 {
+            call(&lone, 1).expect("eligible");
+        }
+        match how {
+            "remove" => drop(fleet.remove(&lone).expect("a member")),
+            "evict" => assert_eq!(fleet.evict_worst(), Some(lone)),
+            "exclude" => assert_eq!(fleet.exclude(&lone), Ok(true)),
+            "drain" => assert_eq!(fleet.drain(&lone), Ok(true)),
+            _ => assert_eq!(fleet.eject(&lone), Ok(true)),
+        }
+        for _ in 0..20 {
+            for key in &others {
+                call(key, 10).unwrap_or_else(|_| {
+                    panic!("{how}: {key} is ejected, for it was compared with what is gone")
+                });
+            }
+        }
+        assert_eq!(fleet.ejected_by_rules(), 0, "{how}");
+    }
+}
+
 #[test]
 fn on_the_ramp_an_exclusive_one_works_a_growing_part_of_the_time() {
     let (fleet, clock) = fleet_of(2, Capacity::Exclusive, |builder| builder.ejection(rules()));

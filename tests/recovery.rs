@@ -761,3 +761,27 @@ fn an_update_during_a_probe_leaves_no_rank_behind() {
         assert_eq!(rank, 0, "from {before} units to {after}");
     }
 }
+
+/// A clock that is at the end of time has no next step of a ramp: the ramp ends, and nobody who looks for what is due looks for ever.
+#[test]
+fn a_ramp_ends_at_the_end_of_time() {
+    for capacity in [Capacity::Exclusive, Capacity::Limited(8.try_into().expect("not 0"))] {
+        let (fleet, clock) = fleet_of(1, capacity, rules().consecutive_failures(1).max_share(100));
+        fail(&fleet, 0, 1);
+        assert_eq!(phase(&fleet, 0), Phase::Ejected);
+        clock.advance(Duration::MAX);
+        fleet.acquire().expect("the probe").finish(OK);
+        fleet.tick();
+        assert_eq!(phase(&fleet, 0), Phase::Healthy);
+        let lease = fleet.acquire().expect("it is lent");
+        if capacity == Capacity::Exclusive {
+            fleet.acquire().expect_err("none is left");
+        }
+        drop(lease);
+        // And what is ejected there comes back at once, once for each look.
+        fail(&fleet, 0, 1);
+        fleet.tick();
+        fleet.acquire().expect("a probe").finish(OK);
+        assert_eq!(phase(&fleet, 0), Phase::Healthy);
+    }
+}

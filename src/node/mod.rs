@@ -24,11 +24,13 @@
 
 mod parting;
 mod state;
+mod wake;
 
 use std::{mem::ManuallyDrop, ptr::NonNull};
 
 pub use parting::{Parting, Party};
 pub use state::{Added, Hold, Moved, NodeState, Refused, Standing, State};
+pub use wake::wake;
 
 use crate::{
     health::{Record, Seen},
@@ -52,7 +54,33 @@ pub struct Claims {
     /// Leases on this value, counted from the moment it was superseded.
     pub leases: u32,
     /// Lease guards whose token was given out: they may outlive their unit of capacity.
-    pub pins: u32,
+    pub pins: Pins,
+}
+
+/// So many keep something. Whoever forgets more of them than can be counted (`mem::forget` is safe) keeps it for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pins(u32);
+
+impl Pins {
+    /// Nobody does.
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// One more.
+    #[inline]
+    pub fn more(&mut self) {
+        self.0 = self.0.saturating_add(1);
+    }
+
+    /// One less, unless there were too many to know.
+    #[inline]
+    pub fn less(&mut self) {
+        if self.0 != u32::MAX {
+            self.0 -= 1;
+        }
+    }
 }
 
 impl<R> Value<R> {
@@ -81,8 +109,8 @@ pub struct Owned {
     pub limit: u32,
     /// Leases out on superseded values.
     pub superseded: u32,
-    /// Lease guards whose token was given out, on any value.
-    pub pins: u32,
+    /// Lease guards whose token was given out, on any value; and whoever waits for it, and the books.
+    pub pins: Pins,
 }
 
 impl Owned {
@@ -186,7 +214,12 @@ impl<R: Resource> Node<R> {
             shared: AtomicBool::new(limit != 1 || ranked),
             ranked,
             batch,
-            owned: UnsafeCell::new(Owned { slot: Owned::NO_SLOT, limit, superseded: 0, pins: 0 }),
+            owned: UnsafeCell::new(Owned {
+                slot: Owned::NO_SLOT,
+                limit,
+                superseded: 0,
+                pins: Pins::default(),
+            }),
             key: ManuallyDrop::new(key),
             parting: Parting::new(),
             first: std::cell::UnsafeCell::new(ManuallyDrop::new(Value::new(resource))),
@@ -444,4 +477,25 @@ pub unsafe fn free<T>(pointer: *mut T) {
     // SAFETY: passed on to the caller. The box frees its memory even if the value's `Drop` panics.
     let owned = unsafe { Box::from_raw(pointer) };
     let _ = quietly(|| drop(owned));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_more_keep_than_can_be_counted_is_kept_for_ever() {
+        let mut pins = Pins(u32::MAX - 1);
+        pins.more();
+        pins.more();
+        for _ in 0..3 {
+            pins.less();
+        }
+        assert_eq!(pins, Pins(u32::MAX));
+        let mut pins = Pins::default();
+        pins.more();
+        assert!(!pins.is_none());
+        pins.less();
+        assert!(pins.is_none());
+    }
 }

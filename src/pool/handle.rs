@@ -12,7 +12,7 @@ use std::{
 
 use super::job::Ending;
 use crate::{
-    node::quietly,
+    node::{quietly, wake},
     sync::{Arc, Clock, Condvar, MonotonicClock, Mutex, MutexGuard, wait_for},
 };
 
@@ -73,7 +73,7 @@ impl<T> Cell<T> {
             unheard.discard();
         }
         if let Some(waker) = waker {
-            let _ = quietly(|| waker.wake());
+            wake(waker);
         }
     }
 }

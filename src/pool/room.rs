@@ -21,7 +21,8 @@
 //! at the front of the list, and is the next to be rung. No place is kept for it: against newcomers who try without a pause it may lose again and
 //! again.
 //!
-//! **Who gives up** leaves the list. If it was rung already, it rings the next one in its place.
+//! **Who gives up** leaves the list. If it was rung already, it rings the next one in its place. So does **who finds room by itself**, in W4 or
+//! after a sleep that nobody has ended: the place it was rung for, meanwhile, is another one.
 //!
 //! A bell is used again when nobody holds it any more but the list of those that are spare: so to wait allocates nothing, once there have been as
 //! many at a time.
@@ -29,7 +30,7 @@
 use std::{collections::VecDeque, task::Waker, time::Duration};
 
 use crate::{
-    node::quietly,
+    node::{quietly, wake},
     sync::{
         Arc, CachePadded, Condvar, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -66,17 +67,17 @@ impl Waiter {
         self.alarm.notify_one();
         if let Some(waker) = waker {
             // User code. A panic must not reach the worker.
-            let _ = quietly(|| waker.wake());
+            wake(waker);
         }
     }
 
-    /// W5, for a thread. May come back for nothing.
-    pub fn sleep(&self, limit: Option<Duration>) {
+    /// W5, for a thread: whether it was rung. May come back for nothing.
+    pub fn sleep(&self, limit: Option<Duration>) -> bool {
         let mut bell = self.bell();
         if !bell.rung {
             bell = wait_for(&self.alarm, bell, limit);
         }
-        drop(bell);
+        bell.rung
     }
 
     /// W5, for a task: whether it was rung; if not, `waker` is.
@@ -107,7 +108,7 @@ pub struct InLine<'a> {
 }
 
 impl InLine<'_> {
-    /// Leaves the list. `served`: the waiter has what it waited for, or was rung and has tried. Whether it was rung.
+    /// Leaves the list. `served`: it was rung, and then it has tried. Whether it was rung.
     pub fn leave(mut self, served: bool) -> bool {
         self.waiter.take().is_some_and(|waiter| self.room.leave(waiter, served))
     }

@@ -56,14 +56,15 @@ pub struct Shutdown<T> {
     /// How many such jobs there were, handed back to this caller, to others, or yet to be, all in all; and those whose wait has panicked, or had ended without
     /// a lease or with a cancelled token just when time was up, which are dropped, and their handles told.
     pub given_up: usize,
-    /// How many workers were in a job when time was up, the caller's own not counted. One that had just ended its last job may be among them. And
+    /// How many workers were in a job when time was up. Not counted are the caller's own, and those whose job was in a shutdown of this pool
+    /// too: of two such neither can wait for the other. One that had just ended its last job may be among them. And
     /// how many jobs whose lease had failed were just being told so.
     pub still_running: usize,
 }
 
 impl<T> Shutdown<T> {
     /// Whether nothing was handed back, to anybody, nothing was given up, and no job was running when time was up: all that was accepted has
-    /// ended, run or cancelled.
+    /// ended, run or cancelled; but for jobs that have called a shutdown themselves.
     ///
     /// Not that every thread has ended: one that had nothing to do any more when time was up may be about to. And `false` does not mean that a
     /// job is running: see [`still_running`](Self::still_running).

@@ -171,7 +171,8 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    waiter.leave(other.is_ok());
+                    // Not rung before it tried: a ring that came since was for another place.
+                    waiter.leave(false);
                     return other;
                 }
             };
@@ -180,11 +181,11 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 waiter.leave(false);
                 return Err(SubmitError { job, reason: RejectReason::TimedOut });
             }
-            waiter.sleep(left);
+            let rung = waiter.sleep(left);
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
-                    waiter.leave(other.is_ok());
+                    waiter.leave(rung && other.is_ok());
                     return other;
                 }
             };
@@ -400,9 +401,10 @@ impl<T: Send + 'static, M: Metrics> Future for SubmitFuture<'_, T, M> {
         }
         // W4.
         let submitted = this.attempt();
-        if let Poll::Ready(submitted) = submitted {
-            waiter.leave(submitted.is_ok());
-            return Poll::Ready(submitted);
+        if submitted.is_ready() {
+            // As in `accept_waiting`.
+            waiter.leave(false);
+            return submitted;
         }
         this.waiter = Some(waiter);
         Poll::Pending

@@ -6,7 +6,10 @@ use super::{
     Finished, Job, JobHandle, Metrics, Pool, SubmitError,
     job::{Context, Ending, Failure},
 };
-use crate::sync::{Arc, Mutex};
+use crate::{
+    node::quietly,
+    sync::{Arc, Mutex},
+};
 
 pub(super) type Body = Box<dyn FnOnce(&Context<'_>) -> Result<(), Failure> + Send>;
 
@@ -73,7 +76,8 @@ impl Task {
             None => Ok(()),
         });
         job.cleanup(|task, ending| {
-            drop(task.body.take());
+            // User code, and the cleanup comes in any case.
+            let _ = quietly(|| drop(task.body.take()));
             if let Some(cleanup) = task.cleanup.take() {
                 cleanup(ending);
             }

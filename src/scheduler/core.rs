@@ -448,8 +448,10 @@ impl<R: Resource> Drop for Core<R> {
                 let superseded = value != node.as_ref().value_ptr();
                 value.as_ref().with_claims(|claims| {
                     claims.leases -= u32::from(unit && superseded);
-                    claims.pins -= u32::from(pin);
-                    superseded && claims.leases == 0 && claims.pins == 0
+                    if pin {
+                        claims.pins.less();
+                    }
+                    superseded && claims.leases == 0 && claims.pins.is_none()
                 })
             };
             if superseded {

@@ -56,7 +56,12 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
             let mut locked = core.lock(core.home(node));
             let moved = locked.hold(node, hold, count).ok()?;
             // An ejection by hand has no end: it takes over one that has.
-            let until = if hold == Hold::Ejected { core.take_over(&mut locked, node) } else { None };
+            let until = if hold == Hold::Ejected {
+                core.take_over(&mut locked, node)
+            } else {
+                core.forget_median(&locked, node);
+                None
+            };
             drop(locked);
             if let Some(until) = until {
                 core.taken_over(node, until);

@@ -424,7 +424,7 @@ impl<R: Resource> Locked<'_, R> {
                     *claims
                 })
             };
-            (claims.leases == 0 && claims.pins == 0).then_some(value)
+            (claims.leases == 0 && claims.pins.is_none()).then_some(value)
         })
     }
 
@@ -434,7 +434,7 @@ impl<R: Resource> Locked<'_, R> {
             return None;
         }
         let owned = self.owned(node, |owned| *owned);
-        if owned.pins > 0 {
+        if !owned.pins.is_none() {
             return None;
         }
         self.inner.slots.release(owned.slot);
@@ -445,9 +445,9 @@ impl<R: Resource> Locked<'_, R> {
     /// Keeps the guard's value alive beyond its unit of capacity: its token is about to be given out.
     pub fn pin(&mut self, node: &Node<R>, value: NonNull<Value<R>>) {
         self.owned(node, |owned| {
-            owned.pins += 1;
+            owned.pins.more();
             // SAFETY: the home lock is held, and the caller's lease keeps the value alive (rule 6).
-            unsafe { value.as_ref().with_claims(|claims| claims.pins += 1) };
+            unsafe { value.as_ref().with_claims(|claims| claims.pins.more()) };
         });
     }
 
@@ -455,8 +455,8 @@ impl<R: Resource> Locked<'_, R> {
     pub fn unpin(&mut self, node: &Node<R>, value: NonNull<Value<R>>) -> Garbage<R> {
         self.write();
         let unclaimed = self.unclaim(node, value, |owned, claims| {
-            owned.pins -= 1;
-            claims.pins -= 1;
+            owned.pins.less();
+            claims.pins.less();
         });
         // The current value stays with its node.
         let value = unclaimed.filter(|&value| value != node.value_ptr());
@@ -468,7 +468,7 @@ impl<R: Resource> Locked<'_, R> {
     pub fn pin_node(&mut self, node: &Node<R>) -> bool {
         let is_member = !node.state.load().is_removed();
         if is_member {
-            self.owned(node, |owned| owned.pins += 1);
+            self.owned(node, |owned| owned.pins.more());
         }
         is_member
     }
@@ -477,7 +477,7 @@ impl<R: Resource> Locked<'_, R> {
     pub fn pin_lent(&mut self, node: &Node<R>) -> bool {
         let is_lent = node.state.load().in_flight() > 0;
         if is_lent {
-            self.owned(node, |owned| owned.pins += 1);
+            self.owned(node, |owned| owned.pins.more());
         }
         is_lent
     }
@@ -485,13 +485,13 @@ impl<R: Resource> Locked<'_, R> {
     /// Undoes [`Locked::pin_node`].
     pub fn unpin_node(&mut self, node: &Node<R>) -> Garbage<R> {
         self.write();
-        self.owned(node, |owned| owned.pins -= 1);
+        self.owned(node, |owned| owned.pins.less());
         Garbage { node: self.release_if_spent(node, node.state.load()), ..Garbage::NONE }
     }
 
     /// Keeps the node, which is not spent, for the scheduler's own books; undone by [`Locked::unpin_node`].
     pub fn keep_node(&mut self, node: &Node<R>) {
-        self.owned(node, |owned| owned.pins += 1);
+        self.owned(node, |owned| owned.pins.more());
     }
 
     /// Another limit on leases, with the same value. O(log n).
@@ -580,7 +580,7 @@ impl<R: Resource> Locked<'_, R> {
             };
             (before, claims, *owned)
         });
-        let claimed = claims.leases > 0 || claims.pins > 0;
+        let claimed = claims.leases > 0 || !claims.pins.is_none();
         node.set_rank(rank);
         if moved.from.is_eligible() && moved.to.is_eligible() {
             self.requeue(owned.slot, rank, false);

@@ -76,7 +76,7 @@ impl<'s, R: Resource> Locked<'s, R> {
         #[cfg(feature = "telemetry")]
         self.watch().forget(std::ptr::from_ref(node).addr());
         // No lease and no pin, and a removed node gets neither any more.
-        let alone = moved.to.in_flight() == 0 && owned.pins == 0;
+        let alone = moved.to.in_flight() == 0 && owned.pins.is_none();
         if alone {
             self.inner.slots.release(owned.slot);
             self.face().add_standing(Standing::Removed, u32::MAX);

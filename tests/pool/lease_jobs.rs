@@ -228,6 +228,36 @@ fn a_job_with_a_lease_is_cleaned_up_once() {
     assert!(last.shutdown(LONG).is_complete(), "it has ended without a lease");
 }
 
+/// Its closure has something of which the drop panics, and is never called: the cleanup comes all the same.
+#[test]
+fn a_closure_whose_drop_panics_does_not_keep_the_cleanup() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("in a drop"));
+        }
+    }
+    let fleet = one();
+    let (tell, told) = mpsc::channel();
+    let pool = closures(1);
+    let (gate, token) = (Gate::default(), CancelToken::new());
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    let panics = Panics;
+    let (job, _handle) = LeaseJob::new(fleet.acquire_async_owned(), move |_, _| {
+        let _ = &panics;
+        ((), done())
+    });
+    let job = job.cleanup(move |ending| tell.send(ending.kind()).unwrap()).cancel_with(token.clone());
+    pool.submit_when_lent(job).expect("open");
+    eventually("it is queued", || pool.stats().queued == 1);
+    token.cancel();
+    gate.open();
+    assert_eq!(told.recv_timeout(LONG), Ok(EndingKind::Cancelled));
+    assert!(pool.shutdown(LONG).is_complete());
+    assert_eq!(fleet.stats().in_flight, 0);
+}
+
 /// Once they have their leases, the more urgent ones go first.
 #[test]
 fn jobs_with_leases_go_by_their_priority() {

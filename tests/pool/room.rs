@@ -8,12 +8,12 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
-    task::{Context as Task_, Poll, Waker},
+    task::{Context as Task_, Poll, RawWaker, RawWakerVTable, Waker},
     thread,
     time::{Duration, Instant},
 };
 
-use leasehold::pool::{CancelToken, EndingKind, Job, Order, Pool, RejectReason, Task};
+use leasehold::pool::{CancelToken, EndingKind, Job, Metrics, Order, Pool, RejectReason, Task};
 
 use super::common::{
     Gate, LONG, at_gate, block, bounded, eventually, in_time, poll, poll_by, task, waker, warm,
@@ -72,6 +72,79 @@ fn a_submission_that_is_given_up_passes_its_place_on() {
     drop(first);
     eventually("so is the second", || woken.load(SeqCst) >= 2);
     assert!(matches!(second.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+    assert!(pool.shutdown(LONG).is_complete());
+}
+
+/// One who gets in line finds room by itself, for what came out before was rung for nobody. What it is rung for before it has left the line is
+/// another's place.
+#[test]
+fn who_finds_room_by_itself_passes_its_ring_on() {
+    /// Waits for an answer when a job is accepted, if it is to.
+    struct Tells(Arc<Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>);
+    impl Metrics for Tells {
+        const TIMED: bool = false;
+
+        fn accepted(&self, _: usize) {
+            let line = self.0.lock().unwrap().take();
+            if let Some((tell, go_on)) = line {
+                tell.send(()).unwrap();
+                go_on.recv().unwrap();
+            }
+        }
+    }
+    static AT_CLONE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| {
+            if let Some(f) = AT_CLONE.lock().unwrap().take() {
+                f();
+            }
+            RawWaker::new(std::ptr::null(), &TABLE)
+        },
+        |_| {},
+        |_| {},
+        |_| {},
+    );
+    #[expect(unsafe_code, reason = "a waker that tells when it is cloned")]
+    // SAFETY: it has no data.
+    let tells_of_its_clone = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) };
+
+    let gates: [Gate; 4] = Default::default();
+    let line = Arc::default();
+    let pool = Pool::<Task>::builder().workers(2).capacity(1).metrics(Tells(Arc::clone(&line)));
+    let pool = pool.build().expect("in range");
+    for gate in &gates[..2] {
+        pool.submit(at_gate(gate)).expect("open");
+        gate.has(1);
+    }
+    pool.submit(at_gate(&gates[2])).expect("room");
+    let woken = Arc::new(AtomicUsize::new(0));
+    let here = Arc::clone(&woken);
+    let counts = waker(move || _ = here.fetch_add(1, SeqCst));
+    // The first has seen that it is full, and is not in line yet: one comes out.
+    let [first, second, third, fourth] = gates.clone();
+    *AT_CLONE.lock().unwrap() = Some(Box::new(move || {
+        first.open();
+        third.has(1);
+    }));
+    let (tell, told) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    *line.lock().unwrap() = Some((tell, goes_on));
+    let mut behind = pool.submit_async(task(|| ()));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut by_itself = pool.submit_async(at_gate(&gates[3]));
+            let submitted = poll_by(&mut by_itself, &tells_of_its_clone);
+            assert!(matches!(submitted, Poll::Ready(Ok(()))), "it has found room by itself");
+        });
+        told.recv_timeout(LONG).expect("it is accepted");
+        assert!(poll_by(&mut behind, &counts).is_pending(), "it is full again");
+        second.open();
+        fourth.has(1);
+        go_on.send(()).unwrap();
+    });
+    eventually("who is behind is woken: there is room", || woken.load(SeqCst) == 1);
+    assert!(matches!(poll_by(&mut behind, &counts), Poll::Ready(Ok(()))));
+    gates.iter().for_each(Gate::open);
     assert!(pool.shutdown(LONG).is_complete());
 }
 

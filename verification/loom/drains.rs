@@ -369,6 +369,35 @@ fn drain_all_acquire() {
     });
 }
 
+/// A unit is in hand for one who gives up when its resource drains, and somebody who collects comes: the drain may have seen that nobody waits.
+#[test]
+fn drain_cancel_collector() {
+    model(|| {
+        let fleet = Arc::new(Fleet::new(Setup::default()));
+        for key in 0..2 {
+            fleet.scheduler.insert(fleet.resource(key)).expect("new");
+        }
+        let one = fleet.scheduler.acquire_owned().expect("free");
+        let two = fleet.scheduler.acquire_owned().expect("free");
+        let key = *one.key();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = Box::pin(fleet.scheduler.acquire_async_owned());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        let returns = spawn(&fleet, move |_| drop(one));
+        let drains = spawn(&fleet, move |fleet| fleet.scheduler.drain(&key));
+        drop(first);
+        let mut many = Box::pin(fleet.scheduler.acquire_many_async_owned(2));
+        assert!(many.as_mut().poll(&mut context).is_pending());
+        returns.join().expect("no panic");
+        assert_eq!(drains.join().expect("no panic"), Ok(true));
+        assert_eq!(fleet.scheduler.stats().in_flight, 1, "nobody keeps what drains");
+        drop(many);
+        drop(two);
+        assert_eq!(fleet.scheduler.undrain(&key), Ok(true));
+        settle(fleet, 2);
+    });
+}
+
 /// A unit is on its way to one who waits for several, and has no use for it yet, when the fleet begins to drain: it does not keep it.
 #[test]
 fn drain_collector() {

@@ -4,7 +4,7 @@
 use std::{task::Waker, time::Duration};
 
 use crate::{
-    node::quietly,
+    node::wake,
     sync::{Arc, Condvar, Mutex, wait_for},
 };
 
@@ -18,7 +18,7 @@ impl Bell {
     pub fn ring(self) {
         match self {
             // User code. A panic must not reach whoever happens to return something.
-            Bell::Task(waker) => drop(quietly(|| waker.wake())),
+            Bell::Task(waker) => wake(waker),
             Bell::Thread(sleeper) => sleeper.wake(),
         }
     }

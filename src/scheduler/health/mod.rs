@@ -235,20 +235,20 @@ impl<R: Resource> Core<R> {
     /// Gives a resource on the ramp as many units as it may have since the last step until `now`; at its end it is as before. Not as many
     /// as between two steps: whoever comes late would find more than was told.
     fn step_up(&self, locked: &mut Locked<'_, R>, node: &Node<R>, now: u64) {
-        let Some((rules, record)) = self.health.as_ref().and_then(|health| health.rules).zip(node.record())
-        else {
-            return;
-        };
+        let Some((health, record)) = self.health.as_ref().zip(node.record()) else { return };
+        let Some(rules) = health.rules else { return };
         let full = record.full_limit().unwrap_or(locked.details(node).limit);
         let began = record.until();
+        // At the end of time there is no next step.
+        let is_last = self.next_step(health, began, now) <= now;
         let now = now.saturating_sub(now.saturating_sub(began) % step_of(&rules));
-        let is_over = record.ramp_is_over(&rules, now);
+        let is_over = is_last || record.ramp_is_over(&rules, now);
         if is_over {
             locked.change();
             record.set_phase(Phase::Healthy);
             record.set_full_limit(None);
         }
-        locked.relimit(node, record.ramped(&rules, now, full));
+        locked.relimit(node, if is_over { full } else { record.ramped(&rules, now, full) });
     }
 
     // P1 to P3.
@@ -318,14 +318,19 @@ impl<R: Resource> Core<R> {
 
     // By hand.
 
+    /// It is not lent any more, until somebody says otherwise. The lock is its home's.
+    pub fn forget_median(&self, locked: &Locked<'_, R>, node: &Node<R>) {
+        if let Some(health) = &self.health {
+            health.forget_median(locked, node);
+        }
+    }
+
     /// Somebody has ejected or readmitted it by hand, or removed it: the rules begin anew. The lock is its home's. Answers when the
     /// ejection was to end, if it was the rules'.
     pub fn take_over(&self, locked: &mut Locked<'_, R>, node: &Node<R>) -> Option<u64> {
         let record = node.record()?;
         let until = (record.phase() == Phase::Ejected).then(|| record.until());
-        if let Some(health) = &self.health {
-            health.forget_median(locked, node);
-        }
+        self.forget_median(locked, node);
         if record.phase() != Phase::Healthy {
             locked.change();
             record.begin_anew();

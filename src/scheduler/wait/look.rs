@@ -64,7 +64,13 @@ impl<R: Resource> Core<R> {
                 Some(lent) => {
                     self.offer(lent, Search::of_a_look());
                 }
-                None => return self.waiters.queue().settle(waiter),
+                None => {
+                    if matches!(waiter.want, Want::Many(_)) {
+                        // P2 may have passed us by.
+                        self.take_parts_back();
+                    }
+                    return self.waiters.queue().settle(waiter);
+                }
             }
         }
     }

@@ -124,7 +124,10 @@
 //!
 //! P3 before P2, in the order of the waiter's mutex: P2 takes the unit. P2 before P3: P4 sees what P1 has written. P2 needs both mutexes
 //! at once, the queue's first: between "it has one fewer" and "it lacks one more" a last unit could come and find the waiter neither
-//! complete nor in the queue. Nobody takes the queue's mutex while holding a waiter's. Whoever has lost all its parts, with none on its
+//! complete nor in the queue. P2 is left out if the gate says that nobody waits. It may say so after a collector has registered, and a part that was in hand
+//! before has come to it: the gate is read after P1, and nothing orders it against P4. But then N2 of that collector comes after P1, in the resource's
+//! lock; so at the end of N2 it does P2 for itself. What was claimed for it before, in the queue's mutex, is found there; who claims later sees the word
+//! in H4. Nobody takes the queue's mutex while holding a waiter's. Whoever has lost all its parts, with none on its
 //! way, stands in its own place again.
 //!
 //! # Filters

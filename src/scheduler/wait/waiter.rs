@@ -4,7 +4,7 @@ use std::{any::Any, mem, ptr::NonNull, task::Waker, time::Duration};
 
 use super::{error::WaitError, filter::Filter, queue::Order};
 use crate::{
-    node::{Node, quietly},
+    node::{Node, quietly, wake},
     resource::Resource,
     shard::Lent,
     sync::{
@@ -212,7 +212,7 @@ impl<R: Resource> Waiter<R> {
             self.alarm.notify_one();
         } else if let Some(waker) = waker {
             // User code. A panic must not reach whoever happens to return something.
-            let _ = quietly(|| waker.wake());
+            wake(waker);
         }
     }
 

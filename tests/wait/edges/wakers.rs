@@ -1,5 +1,7 @@
 //! Wakers that do something, or panic; a clock that panics; a scheduler that goes while somebody waits.
 
+use std::any::Any;
+
 use super::*;
 
 /// A waker that does something.
@@ -57,6 +59,41 @@ fn a_waker_may_do_anything() {
         assert_eq!(fleet.stats().in_flight, 0, "{what}");
         let waits = fleet.stats().waits;
         assert_eq!(waits.waited, waits.handed_off + waits.cancelled + waits.closed);
+    }
+}
+
+/// Each of a crowd gives up in its waker, as an executor's does that has gone: the unit goes from one to the next, and no stack grows with them.
+#[test]
+fn a_crowd_that_gives_up_in_its_wakers_needs_no_deep_stack() {
+    const CROWD: usize = 50_000;
+    for drains in [false, true] {
+        let (fleet, _) = fleet(|builder| builder, 1);
+        let fleet = Arc::new(fleet);
+        let lease = fleet.acquire_owned().expect("free");
+        let crowd: Arc<Vec<Mutex<Option<Box<dyn Any + Send>>>>> =
+            Arc::new((0..CROWD).map(|_| Mutex::default()).collect());
+        let rung = Arc::new(AtomicUsize::new(0));
+        for number in 0..CROWD {
+            let (here, rung) = (Arc::clone(&crowd), Arc::clone(&rung));
+            let waker = doing(move || {
+                rung.fetch_add(1, SeqCst);
+                let future = here[number].lock().unwrap().take();
+                drop(future);
+            });
+            let boxed: Box<dyn Any + Send> = if drains {
+                let mut task = fleet.drain_async(&0).expect("a member");
+                assert!(poll_with(&mut task, &waker).is_pending());
+                Box::new(task)
+            } else {
+                let mut task = fleet.acquire_async_owned();
+                assert!(poll_with(&mut task, &waker).is_pending());
+                Box::new(task)
+            };
+            *crowd[number].lock().unwrap() = Some(boxed);
+        }
+        drop(lease);
+        assert_eq!(rung.load(SeqCst), CROWD);
+        assert_eq!(fleet.stats().in_flight, 0);
     }
 }
 
