@@ -332,6 +332,8 @@ impl<R: Resource> Core<R> {
                 && condition(node)
                 && let Ok(gone) = locked.remove(node, Count::Evicted)
             {
+                // It was eligible, so the rules have not ejected it: no place comes back.
+                let _ = self.take_over(&mut locked, node);
                 return Some((node, gone));
             }
         }
