@@ -158,6 +158,9 @@ def main():
     described = {name for name, _ in SELECTOR.findall(tables)}
     wrong += faults(known, tables)
     wrong += [f"{name} is not described" for name in known if name not in described]
+    alerts = {rule.split(maxsplit=1)[0] for rule in rules}
+    told = set(re.findall(r"^\| `(Leasehold\w+)` \|", readme, re.M))
+    wrong += [f"{name} is an alert without a line in the table, or the reverse" for name in sorted(alerts ^ told)]
     if wrong:
         sys.exit("FAILED:\n" + "\n".join(wrong))
     assert len(described) > 20 and counted > 150, (len(described), counted)

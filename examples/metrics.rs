@@ -111,6 +111,7 @@ fn waits(fleet: &Fleet) -> Result<(), Box<dyn Error>> {
         waiting.join().expect("no panic")
     })?;
     let _lease = fleet.acquire_key(&0)?;
+    assert!(fleet.acquire_key(&0).is_err(), "it does not wait");
     assert!(fleet.request().key(&0).timeout(SOME).wait().is_err(), "in vain");
     Ok(())
 }

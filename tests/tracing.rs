@@ -295,24 +295,62 @@ fn every_lease_can_be_traced() {
     assert!(acquisitions.iter().all(|span| span.closed));
 }
 
-/// An outcome that does not count is not on the span.
+/// What was refused is not told as done: an outcome that does not count is not on the span, but why it does not.
 #[test]
 fn a_lease_tells_whether_it_was_the_one_that_returned() {
+    use std::time::Duration;
+
     let keeper = Keeper::default();
     tracing::subscriber::with_default(keeper.clone(), || {
         let fleet = Fleet::builder().shards(1).build().expect("in range");
         fleet.insert(Entry::new("a", 0, ())).expect("new");
-        let mut late = traced("keys", || fleet.acquire()).expect("free");
-        let token = late.token();
-        fleet.revoke(token).expect("out");
-        assert!(late.try_finish(Outcome::Failed).is_err());
+        let revoked = || {
+            let mut late = traced("keys", || fleet.acquire()).expect("free");
+            let token = late.token();
+            fleet.revoke(token).expect("out");
+            late
+        };
+        let rest = Duration::from_secs(9);
+        assert!(revoked().try_finish(Outcome::Failed).is_err());
+        revoked().finish(Outcome::Failed);
+        revoked().finish_after(Outcome::Failed, rest);
+        revoked().release_after(rest);
+        assert!(revoked().try_finish_after(Outcome::Failed, rest).is_err());
+        assert!(revoked().try_release_after(rest).is_err());
+        let mut stale = traced("keys", || fleet.acquire_owned()).expect("free: nothing has let it rest");
+        let token = stale.token();
+        fleet.release(token).expect("out");
+        stale.finish(Outcome::Failed);
+        assert_eq!((fleet.stats().failed, fleet.stats().revoked, fleet.stats().cooled), (0, 6, 0));
         let lease = traced("keys", || fleet.acquire_owned()).expect("free");
         assert_eq!(lease.try_finish(Outcome::Failed), Ok(()));
-        assert_eq!(fleet.stats().failed, 1);
+        let lease = traced("keys", || fleet.acquire_owned()).expect("free");
+        assert_eq!(lease.try_finish_after(Outcome::Cancelled, rest), Ok(()));
+        fleet.warm(&"a").expect("a member");
+        let lease = traced("keys", || fleet.acquire()).expect("free");
+        assert_eq!(lease.try_release_after(rest), Ok(()));
+        let stats = fleet.stats();
+        assert_eq!((stats.failed, stats.cancelled, stats.cooled), (1, 1, 2));
     });
     let leases = keeper.spans("leasehold.lease");
-    let outcomes: Vec<_> =
-        leases.iter().map(|span| span.fields.get("leasehold.lease.outcome").map(|x| &**x)).collect();
-    assert_eq!(outcomes, [None, Some("failed")]);
+    let told: Vec<_> = leases
+        .iter()
+        .map(|span| {
+            ["outcome", "rest"]
+                .map(|field| span.fields.get(&format!("leasehold.lease.{field}")).map(|x| &**x))
+                .into_iter()
+                .chain([span.fields.get("error.type").map(|x| &**x)])
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let revoked = [None, None, Some("revoked")];
+    let mut expected = vec![revoked; 6];
+    expected.extend([
+        [None, None, Some("stale")],
+        [Some("failed"), None, None],
+        [Some("cancelled"), Some("9"), None],
+        [None, Some("9"), None],
+    ]);
+    assert_eq!(told, expected);
     assert!(leases.iter().all(|span| span.closed));
 }

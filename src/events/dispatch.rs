@@ -1,4 +1,5 @@
-//! The threads that call observers: one for each, none without.
+//! The threads that call observers: one for each, none without. Not one for all: an observer may hang, and a thread that hangs in one
+//! callback calls nobody else. With one observer there is one.
 //!
 //! ```text
 //! each dispatcher, in a loop

@@ -125,6 +125,11 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
                 ("draining", stats.holds.draining),
             ],
         ),
+        gauge(
+            "resources_probing",
+            "Resources whose ejection is over and of which no probe has decided yet.",
+            stats.probing,
+        ),
         gauge("resources_leaving", "Resources that were removed and still have leases out.", stats.leaving),
         gauge("capacity_available", "Free units of capacity over all eligible resources.", stats.available),
         gauge("leases", "Leases out.", stats.in_flight),
@@ -146,6 +151,11 @@ pub fn series(stats: &Stats, telemetry: Option<&Telemetry>) -> Vec<Series> {
                 ("rate_limited", stats.rate_limited),
                 ("cancelled", stats.cancelled),
             ],
+        ),
+        counter(
+            "acquisitions_in_vain",
+            "Acquisitions that did not wait and were told that there was nothing eligible.",
+            stats.in_vain,
         ),
         counter("leases_revoked", "Leases that were taken back.", stats.revoked),
         counter("leases_overdue", "Leases that were found to be held for too long.", stats.overdue),

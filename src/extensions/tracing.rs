@@ -88,10 +88,9 @@ mod ends {
         type Key: fmt::Debug;
         fn key(&self) -> &Self::Key;
         fn shard(&self) -> usize;
-        fn finish(self, outcome: Outcome);
-        fn finish_after(self, outcome: Outcome, rest: Duration);
-        fn release_after(self, rest: Duration);
         fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError>;
+        fn try_finish_after(self, outcome: Outcome, rest: Duration) -> Result<(), ReleaseError>;
+        fn try_release_after(self, rest: Duration) -> Result<(), ReleaseError>;
     }
 
     macro_rules! ends {
@@ -106,20 +105,16 @@ mod ends {
                 <$lease>::shard(self)
             }
 
-            fn finish(self, outcome: Outcome) {
-                <$lease>::finish(self, outcome);
-            }
-
-            fn finish_after(self, outcome: Outcome, rest: Duration) {
-                <$lease>::finish_after(self, outcome, rest);
-            }
-
-            fn release_after(self, rest: Duration) {
-                <$lease>::release_after(self, rest);
-            }
-
             fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
                 <$lease>::try_finish(self, outcome)
+            }
+
+            fn try_finish_after(self, outcome: Outcome, rest: Duration) -> Result<(), ReleaseError> {
+                <$lease>::try_finish_after(self, outcome, rest)
+            }
+
+            fn try_release_after(self, rest: Duration) -> Result<(), ReleaseError> {
+                <$lease>::try_release_after(self, rest)
             }
         };
     }
@@ -181,8 +176,11 @@ mod kinds {
 /// | `leasehold.scheduler.name` | the name given here |
 /// | `leasehold.resource.key` | the key, as its `Debug` shows it |
 /// | `leasehold.shard.id` | the shard |
-/// | `leasehold.lease.outcome` | of a lease that was finished: `ok`, `failed`, `rate_limited` or `cancelled` |
-/// | `leasehold.lease.rest` | for how many seconds the resource rests, if whoever returned it said so |
+/// | `leasehold.lease.outcome` | of a lease that was finished, if that counts: `ok`, `failed`, `rate_limited` or `cancelled` |
+/// | `leasehold.lease.rest` | for how many seconds the resource rests, if whoever returned it said so, and that counts |
+/// | `error.type` | of a lease that was over before it was finished, or released with a rest: `revoked`, or `stale` if its token came back first |
+///
+/// They are noted when the lease has come back: what the span says has happened. A lease that is dropped says nothing.
 ///
 /// Made by [`traced`], [`traced_async`] and [`acquire_traced`], and around any lease by [`TracedLease::new`]. Dereferences to the lease.
 ///
@@ -219,6 +217,7 @@ impl<L: Traceable> TracedLease<L> {
             leasehold.shard.id = lease.shard() as u64,
             leasehold.lease.outcome = Empty,
             leasehold.lease.rest = Empty,
+            error.type = Empty,
         );
         TracedLease { lease, span }
     }
@@ -234,38 +233,46 @@ impl<L: Traceable> TracedLease<L> {
         self.lease
     }
 
-    /// As [`Lease::finish`]; the span has the outcome.
+    /// As [`Lease::finish`]; the span has the outcome, or why it does not count.
     pub fn finish(self, outcome: Outcome) {
-        note(&self.span, outcome);
-        self.lease.finish(outcome);
+        let _ = self.try_finish(outcome);
     }
 
-    /// As [`Lease::finish_after`]; the span has the outcome and the rest.
+    /// As [`Lease::finish_after`]; the span has the outcome and the rest, or why they do not count.
     pub fn finish_after(self, outcome: Outcome, rest: Duration) {
-        note(&self.span, outcome);
-        self.note_rest(rest);
-        self.lease.finish_after(outcome, rest);
+        let _ = self.try_finish_after(outcome, rest);
     }
 
-    /// As [`Lease::try_finish`]; the span has the outcome if it counts.
+    /// As [`Lease::release_after`]; the span has the rest, or why it does not count.
+    pub fn release_after(self, rest: Duration) {
+        let _ = self.try_release_after(rest);
+    }
+
+    /// As [`Lease::try_finish`]; the span as for [`finish`](Self::finish).
     ///
     /// # Errors
     /// As there: the lease was returned, or taken back, before.
     pub fn try_finish(self, outcome: Outcome) -> Result<(), ReleaseError> {
         let TracedLease { lease, span } = self;
-        lease.try_finish(outcome)?;
-        note(&span, outcome);
-        Ok(())
+        note_end(&span, lease.try_finish(outcome), Some(outcome), None)
     }
 
-    /// As [`Lease::release_after`]; the span has the rest.
-    pub fn release_after(self, rest: Duration) {
-        self.note_rest(rest);
-        self.lease.release_after(rest);
+    /// As [`Lease::try_finish_after`]; the span as for [`finish_after`](Self::finish_after).
+    ///
+    /// # Errors
+    /// As there: the lease was returned, or taken back, before.
+    pub fn try_finish_after(self, outcome: Outcome, rest: Duration) -> Result<(), ReleaseError> {
+        let TracedLease { lease, span } = self;
+        note_end(&span, lease.try_finish_after(outcome, rest), Some(outcome), Some(rest))
     }
 
-    fn note_rest(&self, rest: Duration) {
-        self.span.record("leasehold.lease.rest", rest.as_secs_f64());
+    /// As [`Lease::try_release_after`]; the span as for [`release_after`](Self::release_after).
+    ///
+    /// # Errors
+    /// As there: the lease was returned, or taken back, before.
+    pub fn try_release_after(self, rest: Duration) -> Result<(), ReleaseError> {
+        let TracedLease { lease, span } = self;
+        note_end(&span, lease.try_release_after(rest), None, Some(rest))
     }
 }
 
@@ -283,14 +290,35 @@ impl<L> DerefMut for TracedLease<L> {
     }
 }
 
-fn note(span: &Span, outcome: Outcome) {
-    let name = match outcome {
-        Outcome::Ok { .. } => "ok",
-        Outcome::Failed => "failed",
-        Outcome::RateLimited { .. } => "rate_limited",
-        Outcome::Cancelled => "cancelled",
-    };
-    span.record("leasehold.lease.outcome", name);
+/// What has become of a lease, after it came back or did not: what was refused is not told as done.
+fn note_end(
+    span: &Span,
+    ended: Result<(), ReleaseError>,
+    outcome: Option<Outcome>,
+    rest: Option<Duration>,
+) -> Result<(), ReleaseError> {
+    if let Err(error) = &ended {
+        let kind = match error {
+            ReleaseError::Revoked { .. } => "revoked",
+            ReleaseError::Stale { .. } => "stale",
+            ReleaseError::Foreign => "foreign",
+        };
+        span.record("error.type", kind);
+        return ended;
+    }
+    if let Some(outcome) = outcome {
+        let name = match outcome {
+            Outcome::Ok { .. } => "ok",
+            Outcome::Failed => "failed",
+            Outcome::RateLimited { .. } => "rate_limited",
+            Outcome::Cancelled => "cancelled",
+        };
+        span.record("leasehold.lease.outcome", name);
+    }
+    if let Some(rest) = rest {
+        span.record("leasehold.lease.rest", rest.as_secs_f64());
+    }
+    ended
 }
 
 fn acquisition(name: &str) -> Span {

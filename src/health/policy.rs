@@ -11,6 +11,13 @@ use crate::outcome::Outcome;
 /// success lets it back, at first for a small part of the time or of its capacity, which grows linearly to all of it during
 /// [`ramp`](Ejection::ramp).
 ///
+/// **A probe that is not given back keeps its resource out**: leaked by `mem::forget`, or held by a thread that hangs. Time does not end
+/// it, as nobody can tell it from one that takes long; and a second one beside it would be two. The same goes for leases from before the ejection, which come
+/// back before the probe is lent. [`max_hold`](crate::Builder::max_hold) with [`Overdue::Revoke`](crate::Overdue::Revoke) bounds both: what is
+/// overdue is taken back, says nothing, and the next lease is the probe. Without that, such a resource is to be seen:
+/// [`Stats::probing`](crate::Stats::probing) counts them, [`ResourceStats::probing_since`](crate::ResourceStats::probing_since) tells since when,
+/// and [`readmit`](crate::Scheduler::readmit) lets one with several units back at once.
+///
 /// ```
 /// use leasehold::{Ejection, Entry, Hold, Outcome, Scheduler};
 /// use std::time::Duration;

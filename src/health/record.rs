@@ -68,6 +68,9 @@ pub struct ResourceStats {
     pub phase: Phase,
     /// Until when it is ejected, in nanoseconds on the scheduler's clock, if it is.
     pub ejected_until: Option<u64>,
+    /// Since when it may be lent as a probe, in nanoseconds on the scheduler's clock, if nothing has come of that yet. If that is long ago,
+    /// either nobody has asked for it, or a lease that was not given back stands in the way: see [`Ejection`].
+    pub probing_since: Option<u64>,
 }
 
 /// All that a judgement needs and that is found out before the lock is taken.
@@ -246,6 +249,8 @@ impl Record {
             ejections: self.ejections.load(Relaxed),
             phase,
             ejected_until: (phase == Phase::Ejected).then(|| self.until()),
+            // Until the probe succeeds that is when its ejection was to end.
+            probing_since: (phase == Phase::Probing).then(|| self.until()),
         }
     }
 

@@ -286,6 +286,15 @@ impl<R: Resource> Core<R> {
         }
     }
 
+    /// The answer to somebody who does not wait: counts it, if it is that there is nothing.
+    #[cold]
+    pub(super) fn in_vain(&self, error: AcquireError) -> AcquireError {
+        if matches!(error, AcquireError::NoneEligible(_)) {
+            self.waiters.counts.in_vain();
+        }
+        error
+    }
+
     /// The double look. `None` if something may be eligible, or has changed: look again.
     pub(super) fn none_eligible(&self) -> Option<NoneEligible> {
         let mut none = NoneEligible::default();
@@ -399,7 +408,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         // Not in a closure: the caller's place in the program would be lost.
         match self.core.lend_sampled(got) {
             Ok(lent) => Ok(Lease::new(&self.core, lent)),
-            Err(error) => Err(error),
+            Err(error) => Err(self.core.in_vain(error)),
         }
     }
 
@@ -440,6 +449,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         let standing = state.standing();
         let earliest = Some(core.comes_back(node, state)).filter(|&moment| moment != NEVER);
         let earliest = earliest.map(Timestamp::from_nanos);
+        core.waiters.counts.in_vain();
         Err(AcquireKeyError::NotEligible {
             key: key.to_owned(),
             standing,

@@ -220,7 +220,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     #[track_caller]
     pub fn acquire_by_affinity<I: Hash + ?Sized>(&self, id: &I) -> Result<Lease<'_, R>, AcquireError> {
         let hash = affinity_hash(id);
-        let lent = self.core.lend_by_affinity(hash)?;
+        let lent = self.core.lend_by_affinity(hash).map_err(|error| self.core.in_vain(error))?;
         Ok(Lease::new(&self.core, lent))
     }
 

@@ -312,7 +312,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         // Not `map`: see `acquire_explained`.
         let lease = match lent {
             Ok(lent) => Ok(Lease::new(&self.core, lent)),
-            Err(error) => Err(error),
+            Err(error) => Err(self.core.in_vain(error)),
         };
         let explanation = look.explain(lent_of(&lease), is_refused(&lease), |state, lent| {
             if refuses(&state.key) { Some(Why::NotWanted) } else { by_answers(&answers, state, lent) }

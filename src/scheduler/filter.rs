@@ -251,7 +251,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// ```
     #[track_caller]
     pub fn acquire_where(&self, mut accepts: impl FnMut(&R) -> bool) -> Result<Lease<'_, R>, AcquireError> {
-        let lent = self.core.lend_where(&mut |_, resource| accepts(resource))?;
+        let lent = self.core.lend_where(&mut |_, resource| accepts(resource));
+        let lent = lent.map_err(|error| self.core.in_vain(error))?;
         Ok(Lease::new(&self.core, lent))
     }
 
@@ -272,7 +273,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         if keys.is_empty() {
             return self.acquire();
         }
-        let lent = self.core.lend_where(&mut |node, _| !keys.contains(node.key()))?;
+        let lent = self.core.lend_where(&mut |node, _| !keys.contains(node.key()));
+        let lent = lent.map_err(|error| self.core.in_vain(error))?;
         Ok(Lease::new(&self.core, lent))
     }
 

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use super::token::Ticket;
 use crate::{
     node::{Node, Value},
     resource::Resource,
@@ -50,6 +51,17 @@ impl<R: Resource> Held<R> {
             exclusive,
             #[cfg(feature = "telemetry")]
             since: 0,
+        }
+    }
+
+    /// What its token stands for.
+    pub fn ticket(&self) -> Ticket<R> {
+        Ticket {
+            node: self.node,
+            value: self.value,
+            exclusive: self.exclusive,
+            #[cfg(feature = "telemetry")]
+            since: self.since,
         }
     }
 

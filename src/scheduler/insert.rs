@@ -332,7 +332,7 @@ impl<R: Resource> Core<R> {
                 && condition(node)
                 && let Ok(gone) = locked.remove(node, Count::Evicted)
             {
-                // It was eligible, so it gives no place under the share back.
+                // It was eligible, so the rules have not ejected it: no place comes back.
                 let _ = self.take_over(&mut locked, node);
                 return Some((node, gone));
             }

@@ -2,12 +2,7 @@
 
 use std::{fmt, mem, ops::Deref, panic::Location, time::Duration};
 
-use super::{
-    core::Core,
-    error::ReleaseError,
-    held::Held,
-    token::{Ticket, Token},
-};
+use super::{core::Core, error::ReleaseError, held::Held, token::Token};
 use crate::{
     lookup::Keyed,
     outcome::Outcome,
@@ -79,12 +74,13 @@ impl<'s, R: Resource> Lease<'s, R> {
     /// Records it, if leases are, and ranks the resource by its new load.
     #[inline]
     pub(super) fn settle(&mut self, lent: &Lent<R>, site: &'static Location<'static>) {
-        if let Some(limits) = &self.core.limits {
-            self.core.record(limits, &mut self.held, site);
-        }
+        // First: the entry of a recorded lease has it too.
         #[cfg(feature = "telemetry")]
         {
             self.held.since = self.core.lease_began() | self.core.mark(lent);
+        }
+        if let Some(limits) = &self.core.limits {
+            self.core.record(limits, &mut self.held, site);
         }
         self.core.rerank_lent(&self.held, lent);
     }
@@ -176,6 +172,27 @@ impl<'s, R: Resource> Lease<'s, R> {
         let ending = self.core.judge(outcome);
         let lease = mem::ManuallyDrop::new(self);
         lease.core.conclude(&lease.held, &ending)
+    }
+
+    /// As [`finish_after`](Lease::finish_after), and says whether it was this call that returned the lease.
+    ///
+    /// # Errors
+    /// As [`try_finish`](Lease::try_finish).
+    pub fn try_finish_after(self, outcome: Outcome, rest: Duration) -> Result<(), ReleaseError> {
+        let ending = self.core.judge(outcome).and_rest_until(self.core.rest(rest));
+        let lease = mem::ManuallyDrop::new(self);
+        lease.core.conclude(&lease.held, &ending)
+    }
+
+    /// As [`release_after`](Lease::release_after), and says whether it was this call that returned the lease. That of a lease that was
+    /// returned before cools nothing.
+    ///
+    /// # Errors
+    /// As [`try_release`](Lease::try_release).
+    pub fn try_release_after(self, duration: Duration) -> Result<(), ReleaseError> {
+        let deadline = self.core.rest(duration);
+        let lease = mem::ManuallyDrop::new(self);
+        lease.core.end(&lease.held, deadline, None)
     }
 
     /// Whether the lease was taken back, by [`Scheduler::revoke`](crate::Scheduler::revoke) or because it is overdue. The value can
@@ -284,6 +301,26 @@ impl<R: Resource> OwnedLease<R> {
         core.conclude(&held, &ending)
     }
 
+    /// As [`Lease::try_finish_after`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_finish_after(self, outcome: Outcome, rest: Duration) -> Result<(), ReleaseError> {
+        let ending = self.core.judge(outcome).and_rest_until(self.core.rest(rest));
+        let (core, held) = self.into_parts();
+        core.conclude(&held, &ending)
+    }
+
+    /// As [`Lease::try_release_after`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_release_after(self, duration: Duration) -> Result<(), ReleaseError> {
+        let deadline = self.core.rest(duration);
+        let (core, held) = self.into_parts();
+        core.end(&held, deadline, None)
+    }
+
     /// As [`Lease::is_revoked`].
     pub fn is_revoked(&self) -> bool {
         is_revoked(&self.core, &self.held)
@@ -314,10 +351,9 @@ fn mint_pinned<R: Resource>(core: &Core<R>, held: &mut Held<R>) -> Token {
     if let Some((slot, generation)) = held.token {
         return core.tokens.token(slot, generation);
     }
-    let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
     // The pin first: once the token exists, its unit may be returned at any time, and the guard still dereferences.
     core.home(held.node()).lock().pin(held.node(), held.value);
-    let token = core.tokens.mint(ticket, true, None);
+    let token = core.tokens.mint(held.ticket(), true, None);
     held.token = Some((token.slot(), token.generation()));
     token
 }
@@ -331,10 +367,7 @@ fn mint<R: Resource>(core: &Core<R>, held: Held<R>) -> Token {
             core.retire(garbage);
             core.tokens.token(slot, generation)
         }
-        None => {
-            let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
-            core.tokens.mint(ticket, false, None)
-        }
+        None => core.tokens.mint(held.ticket(), false, None),
     }
 }
 

@@ -338,8 +338,14 @@ impl<R: Resource> Core<R> {
     }
 
     /// Returns the unit of a lease that somebody else than its guard has ended.
+    ///
+    /// It counts as held until now, whatever its guard does later. A return by somebody else begins no sample of the delay.
     pub fn land(&self, ticket: Ticket<R>, ending: &Ending) {
-        let Ticket { node, value, exclusive } = ticket;
+        let Ticket { node, value, exclusive, .. } = ticket;
+        #[cfg(feature = "telemetry")]
+        if ticket.since > 0 {
+            let _ = self.lease_ended(ticket.since);
+        }
         let load = self.give_back(node, value, exclusive, ending);
         self.rerank_returned(load);
     }

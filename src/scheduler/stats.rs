@@ -17,8 +17,8 @@ pub struct Stats {
     /// Whether all numbers that shards keep are of one moment. `false` if changes kept coming while this was read, or a batch was
     /// coming in; then each number is still of some moment of the call.
     ///
-    /// Not counted with a change of a resource, and so each of its own moment either way: `overdue`, `waits`, `closed`, `events_missed`,
-    /// `events_discarded`, `observer_panics`, and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those
+    /// Not counted with a change of a resource, and so each of its own moment either way: `overdue`, `probing`, `in_vain`,
+    /// `waits`, `closed`, `events_missed`, `events_discarded`, `observer_panics`, and of `events_emitted` and `events_dropped` the events that belong to no shard (waits, the closing) and those
     /// whose key could not be cloned.
     pub consistent: bool,
     /// Resources in the fleet: `eligible + reasons.total()`.
@@ -54,6 +54,8 @@ pub struct Stats {
     /// for which there was nobody else, or whose resource was taken out at that moment, which count as taken and returned once more. The latter are counted in
     /// [`WaitStats::unused`]: while nothing is on its way, `lent - waits.unused` leases have begun.
     pub lent: u64,
+    /// Acquisitions that did not wait and were told that there was nothing eligible; of one by its key, that this resource was not.
+    pub in_vain: u64,
     /// Leases that ended.
     pub returned: u64,
     /// Of those, leases that were revoked.
@@ -73,6 +75,9 @@ pub struct Stats {
     pub ejected: u64,
     /// Ejections that ended.
     pub readmitted: u64,
+    /// Resources whose ejection by the [rules](crate::Ejection) is over and of which no probe has decided yet. One that stays among them is
+    /// not asked for, or has a lease out that is not given back: [`ResourceStats::probing_since`](crate::ResourceStats::probing_since) tells which.
+    pub probing: u64,
     /// Drainings that began.
     pub drained: u64,
     /// Drainings that ended.
@@ -149,7 +154,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     }
 
     /// The same for each shard by itself: its own counts, states and consistency. What belongs to no shard (waits, events of the fleet,
-    /// what observers have missed, their panics) is 0.
+    /// what observers have missed, their panics), and `probing` and `in_vain`, which are counted for the fleet, is 0.
     ///
     /// Wait-free; O(shards). Allocates a list and a name for each shard.
     pub fn stats_by_shard(&self) -> Vec<Stats> {
@@ -163,6 +168,8 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     fn read_stats(&self) -> Stats {
         let core = &*self.core;
         let mut stats = self.read_stats_of(&core.shards);
+        stats.in_vain = core.waiters.counts.read_in_vain();
+        stats.probing = core.health.as_ref().map_or(0, |health| health.probing());
         if let Some(hub) = &core.hub {
             let (emitted, dropped) = hub.fleet_ring().tally();
             stats.events_emitted += emitted;
@@ -246,6 +253,8 @@ mod tests {
             shards: _,
             strategy: _,
             closed: _,
+            probing: _,
+            in_vain: _,
             events_missed: _,
             events_discarded: _,
             observer_panics: _,

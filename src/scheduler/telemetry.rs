@@ -125,9 +125,9 @@ impl Distribution {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Telemetry {
-    /// How long leases were held, in nanoseconds: those that their guards have ended. The moment at which a lease began is in its guard, so
-    /// one that was taken back, whose token came back first, or that was [turned into a token](crate::Lease::into_token) is not in here;
-    /// [`Stats::returned`](crate::Stats::returned) counts all.
+    /// How long leases were held, in nanoseconds, however they ended: by their guard, by their token, or taken back, which counts as held
+    /// until then. As many as [`Stats::returned`](crate::Stats::returned), but for those that began while the clock panicked, and units that
+    /// [nobody used](crate::WaitStats::unused).
     pub holds: Distribution,
     /// How long requests waited that ended with a lease, in nanoseconds.
     pub waits: Distribution,
@@ -305,24 +305,57 @@ mod tests {
     fn only_the_call_that_ends_a_lease_times_it() {
         let (fleet, clock) = timed();
         let holds = || fleet.telemetry().unwrap().holds;
+        // By its token, revoked, by its token alone, by its guard; and what comes later ends nothing.
         let mut lease = fleet.acquire().unwrap();
         let token = lease.token();
+        clock.advance(Duration::from_secs(1));
         fleet.release(token).unwrap();
-        clock.advance(Duration::from_secs(7));
+        assert_eq!((holds().count(), holds().sum()), (1, 1_000_000_000));
+        clock.advance(Duration::from_secs(70));
         drop(lease);
         let mut lease = fleet.acquire().unwrap();
         let token = lease.token();
+        clock.advance(Duration::from_secs(2));
         fleet.revoke(token).unwrap();
-        clock.advance(Duration::from_secs(7));
-        assert!(lease.try_finish(crate::Outcome::Failed).is_err());
+        assert_eq!((holds().count(), holds().sum()), (2, 3_000_000_000));
+        clock.advance(Duration::from_secs(70));
+        assert!(lease.try_finish(crate::Outcome::Failed).is_err() && fleet.release(token).is_err());
         let token = fleet.acquire().unwrap().into_token();
-        fleet.release(token).unwrap();
-        assert_eq!(holds().count(), 0, "no guard has ended a lease");
+        clock.advance(Duration::from_secs(4));
+        fleet.finish(token, crate::Outcome::Cancelled).unwrap();
+        assert!(fleet.release(token).is_err());
+        assert_eq!((holds().count(), holds().sum()), (3, 7_000_000_000));
         let mut lease = fleet.acquire().unwrap();
         let _ = lease.token();
-        clock.advance(Duration::from_secs(3));
+        clock.advance(Duration::from_secs(8));
         lease.release();
-        assert_eq!((holds().count(), holds().sum()), (1, 3_000_000_000));
+        let mut lease = fleet.acquire().unwrap();
+        let token = lease.token();
+        clock.advance(Duration::from_secs(16));
+        assert_eq!(lease.into_token(), token);
+        fleet.release(token).unwrap();
+        assert_eq!((holds().count(), holds().sum()), (5, 31_000_000_000));
+        assert_eq!(fleet.stats().returned, holds().count());
+    }
+
+    #[test]
+    fn leases_that_are_overdue_are_timed_when_they_are_taken_back() {
+        let clock = Arc::new(ManualClock::new());
+        let builder = Scheduler::<Item>::builder().shards(1).clock(clock.clone()).measure(0);
+        let max_hold = Duration::from_secs(5);
+        let fleet = builder.max_hold(max_hold).overdue(crate::Overdue::Revoke).build().unwrap();
+        fleet.insert(Entry::new(1, 0, ())).unwrap();
+        std::mem::forget(fleet.acquire().unwrap());
+        clock.advance(Duration::from_secs(7));
+        // The second one is found by an acquisition, the third by its guard.
+        let late = fleet.acquire().unwrap();
+        clock.advance(Duration::from_secs(6));
+        let last = fleet.acquire().unwrap();
+        clock.advance(Duration::from_secs(1));
+        drop((late, last));
+        let holds = fleet.telemetry().unwrap().holds;
+        assert_eq!((holds.count(), holds.sum()), (3, 14_000_000_000));
+        assert_eq!((fleet.stats().returned, fleet.stats().revoked), (3, 2));
     }
 
     #[test]

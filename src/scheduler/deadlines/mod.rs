@@ -56,7 +56,7 @@ use super::{
     error::ReleaseError,
     held::Held,
     returning::Ending,
-    token::{Out, Terms, Ticket},
+    token::{Out, Terms},
 };
 use crate::{
     events::EventKind,
@@ -186,10 +186,9 @@ impl<R: Resource> Core<R> {
     pub fn record(&self, limits: &Limits<R::Key>, held: &mut Held<R>, site: &'static Location<'static>) {
         let since = self.now();
         let terms = Terms { since, deadline: limits.deadline(since), site };
-        let ticket = Ticket { node: held.node, value: held.value, exclusive: held.exclusive };
         // The pin first: once the entry exists, its unit may be taken back at any time, and the guard still dereferences.
         self.home(held.node()).lock().pin(held.node(), held.value);
-        let token = self.tokens.mint(ticket, true, Some(terms));
+        let token = self.tokens.mint(held.ticket(), true, Some(terms));
         held.token = Some((token.slot(), token.generation()));
     }
 

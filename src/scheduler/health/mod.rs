@@ -20,7 +20,8 @@
 //!
 //! **Exactly one probe.** P2 sets the limit to one unit before it clears the hold, in one critical section: from then on the word
 //! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit, and their outcomes
-//! decide nothing: the probe is lent when all of them are back.
+//! decide nothing: the probe is lent when all of them are back. No time ends a probe: whoever has it may still be at work, and a second one
+//! beside it would be two. A lease that is never given back keeps its resource there until it is revoked; how many there are is counted.
 //!
 //! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
 //! what is due. Whoever finds nothing eligible asks for more than that: see `coming`.
@@ -46,6 +47,7 @@ use crate::{
     sync::{
         CachePadded,
         atomic::{AtomicU64, Ordering},
+        count,
     },
 };
 
@@ -56,6 +58,10 @@ pub struct Health<R: Resource> {
     /// Ranks depend on what was seen.
     pub ranks: bool,
     share: Share,
+    /// Resources of which the probe has not decided yet. Written with their home's lock held.
+    // Lint: `count` is std's own under loom, on purpose.
+    #[allow(clippy::disallowed_types)]
+    probing: count::AtomicU64,
     /// By shard: the median latency of successes. Written with the shard's lock held.
     medians: Box<[CachePadded<AtomicU64>]>,
     book: Book<R>,
@@ -79,12 +85,14 @@ fn step_of(rules: &Ejection) -> u64 {
 }
 
 impl<R: Resource> Health<R> {
+    #[allow(clippy::disallowed_types)]
     pub fn new(rules: Option<Ejection>, cooldown: Option<Cooldown>, ranks: bool, shards: usize) -> Self {
         Health {
             rules,
             cooldown,
             ranks,
             share: Share::new(rules.map_or(0, |rules| rules.max_share)),
+            probing: count::AtomicU64::new(0),
             medians: (0..shards).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             book: Book::new(),
         }
@@ -103,6 +111,21 @@ impl<R: Resource> Health<R> {
     /// How many are ejected by the rules.
     pub fn ejected(&self) -> u32 {
         self.share.count()
+    }
+
+    /// How many have a probe that has not decided yet.
+    pub fn probing(&self) -> u64 {
+        self.probing.load(Ordering::Relaxed)
+    }
+
+    fn probe_began(&self) {
+        // Relaxed, as below: a count.
+        self.probing.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn probe_ended(&self) {
+        let before = self.probing.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "only what has begun ends");
     }
 
     /// The fleet's median latency: the lower median of the shards'. 0 if there is none yet. Of more shards than [`ASKED`], so many are asked,
@@ -182,7 +205,11 @@ impl<R: Resource> Core<R> {
         let take = || health.share.take(|| self.roster.members());
         // The phase may change with nothing else: whoever reads states has to notice.
         locked.change();
+        let was_probing = record.phase() == Phase::Probing;
         let verdict = record.judge(report, health.rules.as_ref(), circumstances, take);
+        if was_probing && record.phase() != Phase::Probing {
+            health.probe_ended();
+        }
         if verdict.eject.is_some() {
             health.forget_median(locked, node);
         }
@@ -278,6 +305,7 @@ impl<R: Resource> Core<R> {
             }
             locked.change();
             begin_probe(&mut locked, node, record);
+            health.probe_began();
             locked.clear(node, Hold::Ejected, Count::Readmitted)
         };
         health.share.give_back();
@@ -330,7 +358,12 @@ impl<R: Resource> Core<R> {
     pub fn take_over(&self, locked: &mut Locked<'_, R>, node: &Node<R>) -> Option<u64> {
         let record = node.record()?;
         let until = (record.phase() == Phase::Ejected).then(|| record.until());
-        self.forget_median(locked, node);
+        if let Some(health) = &self.health {
+            health.forget_median(locked, node);
+            if record.phase() == Phase::Probing {
+                health.probe_ended();
+            }
+        }
         if record.phase() != Phase::Healthy {
             locked.change();
             record.begin_anew();

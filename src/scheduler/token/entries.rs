@@ -20,6 +20,9 @@ pub struct Entry<R: Resource> {
     pub node: AtomicPtr<Node<R>>,
     pub value: AtomicPtr<Value<R>>,
     pub exclusive: AtomicU32,
+    /// As [`Ticket::since`](super::Ticket).
+    #[cfg(feature = "telemetry")]
+    pub measured: AtomicU64,
     /// When it was lent, until when it may be held, and by whom it was asked for: if that is recorded.
     pub since: AtomicU64,
     pub deadline: AtomicU64,
@@ -34,6 +37,8 @@ impl<R: Resource> Entry<R> {
             node: AtomicPtr::new(ptr::null_mut()),
             value: AtomicPtr::new(ptr::null_mut()),
             exclusive: AtomicU32::new(0),
+            #[cfg(feature = "telemetry")]
+            measured: AtomicU64::new(0),
             since: AtomicU64::new(0),
             deadline: AtomicU64::new(0),
             site: AtomicPtr::new(ptr::null_mut()),

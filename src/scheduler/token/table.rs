@@ -65,6 +65,9 @@ pub struct Ticket<R: Resource> {
     pub node: NonNull<Node<R>>,
     pub value: NonNull<Value<R>>,
     pub exclusive: bool,
+    /// As [`Held::since`](crate::scheduler::held::Held): for whoever ends the lease without its guard.
+    #[cfg(feature = "telemetry")]
+    pub since: u64,
 }
 
 /// When a lease began, until when it may be held, and where it was asked for.
@@ -128,10 +131,12 @@ impl<R: Resource> Tokens<R> {
         // Release, here and for the other fields: pairs with L3.
         // - L3 reads ours: the end of the lease before, which came before M1, is seen by L4, which then does not take this one for it;
         // - L3 reads an older field: it is of the lease whose word L2 has read, or L4 finds another word.
-        // Relaxed for two that those who look leave alone: M3 orders them, see `ticket`.
+        // Relaxed for those that those who look leave alone: M3 orders them, see `ticket`.
         entry.node.store(ticket.node.as_ptr(), Ordering::Release);
         entry.value.store(ticket.value.as_ptr(), Ordering::Relaxed);
         entry.exclusive.store(u32::from(ticket.exclusive), Ordering::Relaxed);
+        #[cfg(feature = "telemetry")]
+        entry.measured.store(ticket.since, Ordering::Relaxed);
         let mut recorded_at = std::ptr::null();
         if let Some(Terms { since, deadline, site }) = terms {
             // Release, for these three: as for the node above.
@@ -339,10 +344,12 @@ fn refusal(found: Word, generation: u32) -> ReleaseError {
 fn ticket<R: Resource>(entry: &Entry<R>) -> Option<Ticket<R>> {
     Some(Ticket {
         node: stored(&entry.node)?,
-        // Relaxed, these two: the Acquire of the word lets us see M2's, and nothing is made of them unless the CAS that follows
+        // Relaxed, these: the Acquire of the word lets us see M2's, and nothing is made of them unless the CAS that follows
         // succeeds, whose Release keeps the next M2's from being read here.
         value: NonNull::new(entry.value.load(Ordering::Relaxed))?,
         exclusive: entry.exclusive.load(Ordering::Relaxed) != 0,
+        #[cfg(feature = "telemetry")]
+        since: entry.measured.load(Ordering::Relaxed),
     })
 }
 

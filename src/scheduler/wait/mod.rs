@@ -329,7 +329,7 @@ pub struct Waiters<R: Resource> {
     gate: CachePadded<AtomicU64>,
     queue: Mutex<Queue<R>>,
     rules: Rules,
-    counts: Counts,
+    pub counts: Counts,
     timer: Option<Box<dyn Timer>>,
     /// For the timer's calls.
     core: Weak<Core<R>>,

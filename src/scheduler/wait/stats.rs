@@ -82,6 +82,8 @@ struct Stripe {
     shed: AtomicU64,
     refused: AtomicU64,
     unused: AtomicU64,
+    /// Of those who did not wait.
+    in_vain: AtomicU64,
 }
 
 impl Default for Stripe {
@@ -96,6 +98,7 @@ impl Default for Stripe {
             shed: zero(),
             refused: zero(),
             unused: zero(),
+            in_vain: zero(),
         }
     }
 }
@@ -143,6 +146,16 @@ impl Counts {
     /// A unit has come back that nobody has used.
     pub fn unused(&self) {
         self.stripe().unused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Somebody who does not wait has found nothing.
+    pub fn in_vain(&self) {
+        self.stripe().in_vain.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was so.
+    pub fn read_in_vain(&self) -> u64 {
+        self.sum(|stripe| stripe.in_vain.load(Ordering::Relaxed))
     }
 
     fn sum(&self, of: impl Fn(&Stripe) -> u64) -> u64 {

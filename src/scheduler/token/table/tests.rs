@@ -3,7 +3,13 @@ use super::*;
 type Resource = crate::Entry<u32, u32, ()>;
 
 fn ticket() -> Ticket<Resource> {
-    Ticket { node: NonNull::dangling(), value: NonNull::dangling(), exclusive: true }
+    Ticket {
+        node: NonNull::dangling(),
+        value: NonNull::dangling(),
+        exclusive: true,
+        #[cfg(feature = "telemetry")]
+        since: 0,
+    }
 }
 
 #[track_caller]
