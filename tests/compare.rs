@@ -25,7 +25,7 @@ fn succeed(arguments: &[&str]) -> String {
 }
 
 /// Every row of the table that the scheduler is held to: name, threads, and what it is measured against.
-const BARS: [(&str, u64, &str); 45] = [
+const BARS: [(&str, u64, &str); 46] = [
     ("pair", 1, "Mutex<BinaryHeap>"),
     ("pair", 2, "Mutex<BinaryHeap>"),
     ("pair/best-of-2", 2, "Mutex<BinaryHeap>"),
@@ -60,6 +60,7 @@ const BARS: [(&str, u64, &str); 45] = [
     ("64-threads", 64, "MutexScheduler"),
     ("64-threads/p99.9", 64, "MutexScheduler"),
     ("acquire/p99.99", 2, "MutexScheduler"),
+    ("pair/sampled", 1, "itself, unsampled"),
     ("pair/observed", 1, "itself, unobserved"),
     ("pair/observed-arc", 1, "itself, unobserved"),
     ("pair/observed-string", 1, "itself, unobserved"),
@@ -123,7 +124,7 @@ fn assert_every_bar(bars: &Value) {
         .collect();
     assert_eq!(seen, BARS);
     for bar in bars {
-        let needs_peers = ["get/", "lookup-churn", "pair/observed"]
+        let needs_peers = ["get/", "lookup-churn", "pair/observed", "pair/sampled"]
             .iter()
             .any(|of| bar["name"].as_str().unwrap().starts_with(of));
         let missing = if needs_peers && !cfg!(feature = "peers") {

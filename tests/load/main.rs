@@ -278,10 +278,31 @@ fn tables_are_for_people_and_files_appear_whole() {
         output.status.success().then_some(text)
     });
     let text = played.expect("somebody is answered");
-    for part in ["per second", "scheduler's", "backend's", "waiting, ms", "rank error", "checks hold"] {
+    for part in
+        ["per second", "scheduler's", "backend's", "waiting, ms", "rank error", "delay", "checks hold"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("WRONG"), "{text}");
+}
+
+/// The same loss from both sides; of eight shards that are looked at one at a time there is some, of all of them next to none.
+#[test]
+fn delays_are_sampled_beside_rank_errors() {
+    let fast = ["--set", "hold=exponential 200us", "--set", "ranking=fixed", "--set", "shards=8"];
+    let plain = ["gpu", "--set", "resources=64", "--set", "workers=24", "--rounds", "1", "--duration", "1s"];
+    let subjects = ["--subject", "best-of:1", "--subject", "strict"];
+    let result = json(&[&plain[..], &fast, &subjects].concat());
+    let runs: Vec<_> = result["subjects"].as_array().unwrap().iter().map(|one| &one["run"]).collect();
+    let mean = |run: &Value, of: &str| run[of]["mean"].as_f64().unwrap();
+    for run in &runs {
+        assert!(run["delay"]["sampled"].as_u64().unwrap() > 0, "{}", run["delay"]);
+        assert!(run["delays_unfinished"].is_u64());
+    }
+    for of in ["rank_error", "delay"] {
+        let (loose, strict) = (mean(runs[0], of), mean(runs[1], of));
+        assert!(loose > strict, "{of}: {loose} of one shard, {strict} of all");
+    }
 }
 
 #[test]

@@ -158,6 +158,7 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
     }
     let length = since(clock.now(), round.begins).min(scenario.duration.0);
     state.unsent += round.left_unsent(length);
+    state.referee.followed.end();
     let sum = round.recorder.sum();
     state.throughput.push(rate(sum.counts.completed, length));
     state.sum.merge(&sum);

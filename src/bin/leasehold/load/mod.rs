@@ -18,6 +18,7 @@ mod claim;
 mod clock;
 pub mod draws;
 mod drive;
+mod followed;
 mod monitor;
 mod outcome;
 pub mod pace;
@@ -378,6 +379,8 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
         too_late: state.too_late,
         tokens: state.referee.tokens(),
         rank_error: RankError::new(&state.sum.rank_errors),
+        delay: RankError::new(&state.sum.delays),
+        delays_unfinished: state.referee.followed.unfinished(),
         fairness: Fairness {
             resources: fairness(scenario, &usage(&state.referee)),
             workers: jain(&state.served.iter().map(|&served| served as f64).collect::<Vec<_>>()),

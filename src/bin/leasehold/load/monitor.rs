@@ -35,7 +35,11 @@ pub struct Seen {
 }
 
 /// What is shown of all rounds.
-pub struct Progress(ProgressBar);
+pub struct Progress {
+    bar: ProgressBar,
+    /// Told of each point instead, if there is somebody.
+    told: Option<fn(&Point)>,
+}
 
 impl Progress {
     /// For so many rounds of this length.
@@ -43,36 +47,40 @@ impl Progress {
         let bar = ProgressBar::new(rounds * length.as_millis() as u64);
         let style = ProgressStyle::with_template("{wide_bar} {msg} eta {eta}");
         bar.set_style(style.expect("the template above is well formed"));
-        Progress(bar)
+        Progress { bar, told: None }
     }
 
     /// Shown by somebody else.
     #[cfg(all(feature = "cluster", unix))]
-    pub fn hidden() -> Self {
-        Progress(ProgressBar::hidden())
+    pub fn told(told: fn(&Point)) -> Self {
+        Progress { bar: ProgressBar::hidden(), told: Some(told) }
     }
 
     /// So much of all rounds is over.
     #[cfg(all(feature = "cluster", unix))]
-    pub fn at(&self, at: Duration, what: &'static str) {
-        self.0.set_position(at.as_millis() as u64);
-        self.0.set_message(what);
+    pub fn at(&self, at: Duration, what: impl Into<std::borrow::Cow<'static, str>>) {
+        self.bar.set_position(at.as_millis() as u64);
+        self.bar.set_message(what);
     }
 
     fn tell(&self, name: &str, before: Duration, at: Duration, point: &Point) {
-        self.0.set_position((before + at).as_millis() as u64);
-        let p99 = point.p99 as f64 / 1e6;
-        self.0.set_message(format!(
-            "{name}: {:.0}/s, p99 {p99:.2} ms, {} waiting",
-            point.completed, point.waiting
-        ));
+        if let Some(told) = self.told {
+            return told(point);
+        }
+        self.bar.set_position((before + at).as_millis() as u64);
+        self.bar.set_message(rates(name, point.completed, point.p99, point.waiting));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
+}
+
+/// What a bar says of a moment.
+pub fn rates(name: &str, completed: f64, p99: u64, waiting: u64) -> String {
+    format!("{name}: {completed:.0}/s, p99 {:.2} ms, {waiting} waiting", p99 as f64 / 1e6)
 }
 
 /// What the monitor needs beside the round.

@@ -43,6 +43,7 @@ pub struct Record {
     /// How late requests of an open loop were sent because all workers were busy at their moment.
     pub sent_late: Histogram<u64>,
     pub rank_errors: Histogram<u64>,
+    pub delays: Histogram<u64>,
     /// Of `waiting`, what is new since it was last taken: for the live display and the series.
     fresh: Histogram<u64>,
 }
@@ -67,6 +68,7 @@ impl Record {
             late: times(),
             sent_late: times(),
             rank_errors: Histogram::new_with_bounds(1, 1 << 20, 3).expect("bounds in range"),
+            delays: Histogram::new_with_bounds(1, 1 << 24, 3).expect("bounds in range"),
             fresh: times(),
         }
     }
@@ -108,6 +110,7 @@ impl Record {
             (&mut self.late, &other.late),
             (&mut self.sent_late, &other.sent_late),
             (&mut self.rank_errors, &other.rank_errors),
+            (&mut self.delays, &other.delays),
         ] {
             sum.add(part).expect("made alike");
         }
@@ -172,6 +175,10 @@ impl Recorder {
 
     pub fn rank_error(&self, worker: u32, error: u64) {
         lock(&self.stripe(worker).record).rank_errors.saturating_record(error);
+    }
+
+    pub fn delay(&self, worker: u32, delay: u64) {
+        lock(&self.stripe(worker).record).delays.saturating_record(delay);
     }
 
     /// Until the guard is dropped, one more waits.

@@ -22,7 +22,7 @@ use std::{
 
 use leasehold::Token;
 
-use super::{asset::Asset, recorder::lock, scenario::Scenario};
+use super::{asset::Asset, followed::Followed, recorder::lock, scenario::Scenario};
 
 /// What is known of one incarnation of a resource.
 struct Slot {
@@ -69,6 +69,7 @@ pub struct Referee {
     current: Box<[AtomicU32]>,
     generations: Mutex<HashMap<u32, u32>>,
     tokens: AtomicU64,
+    pub followed: Followed,
     broken: AtomicU64,
     told: Mutex<Vec<String>>,
 }
@@ -93,6 +94,7 @@ impl Referee {
             current: (0..members).map(AtomicU32::new).collect(),
             generations: Mutex::new(HashMap::new()),
             tokens: AtomicU64::new(0),
+            followed: Followed::new(),
             broken: AtomicU64::new(0),
             told: Mutex::new(Vec::new()),
         }
@@ -133,6 +135,7 @@ impl Referee {
         if slot.in_flight.fetch_sub(1, Ordering::SeqCst) == 0 {
             self.breach(format!("resource {}: returned more often than lent", grant.index));
         }
+        self.followed.back(grant.index);
     }
 
     /// The lease is about to be returned, and the resource rests then, until that moment. Whoever returns it may learn late that it is back
@@ -180,18 +183,36 @@ impl Referee {
     pub fn rank_error(&self, grant: Grant, now: u64) -> u64 {
         let better = self.current.iter().filter(|current| {
             let index = current.load(Ordering::Relaxed);
-            if index == NOBODY || index == grant.index {
-                return false;
-            }
-            let slot = &self.slots[index as usize];
-            let in_flight = slot.in_flight.load(Ordering::Relaxed);
-            self.limit(index).is_none_or(|limit| in_flight < limit)
-                && !slot.excluded.load(Ordering::Relaxed)
-                && slot.cool_until.load(Ordering::Relaxed) <= now
-                && slot.rests_until.load(Ordering::Relaxed) <= now
-                && self.asset(index).rank(in_flight) < grant.rank
+            index != NOBODY && self.is_better(index, grant, now)
         });
         better.count() as u64
+    }
+
+    /// Whether this one could be had when that lease was given, and is strictly better.
+    fn is_better(&self, index: u32, grant: Grant, now: u64) -> bool {
+        if index == grant.index {
+            return false;
+        }
+        let slot = &self.slots[index as usize];
+        let in_flight = slot.in_flight.load(Ordering::Relaxed);
+        self.limit(index).is_none_or(|limit| in_flight < limit)
+            && !slot.excluded.load(Ordering::Relaxed)
+            && slot.cool_until.load(Ordering::Relaxed) <= now
+            && slot.rests_until.load(Ordering::Relaxed) <= now
+            && self.asset(index).rank(in_flight) < grant.rank
+    }
+
+    /// A lease was given, to somebody who asked for `the_best` or for something else: the delay of the resource that is followed, if that
+    /// ends with it.
+    pub fn delay(&self, grant: Grant, the_best: bool, now: u64) -> Option<u64> {
+        let waits = self.followed.waits()?;
+        match (waits == grant.index, the_best) {
+            (true, true) => return self.followed.lent(waits),
+            (true, false) => self.followed.forget(waits),
+            (false, true) if self.is_better(waits, grant, now) => self.followed.passed_over(),
+            (false, _) => {}
+        }
+        None
     }
 
     pub fn lineages(&self) -> u32 {
@@ -205,6 +226,7 @@ impl Referee {
 
     /// Its removal has returned.
     pub fn removed(&self, index: u32, now: u64) {
+        self.followed.forget(index);
         self.current[(index % self.lineages()) as usize].store(NOBODY, Ordering::SeqCst);
         self.slots[index as usize].gone.store(now.max(1), Ordering::SeqCst);
     }
@@ -220,6 +242,7 @@ impl Referee {
     }
 
     pub fn updated(&self, index: u32, base: u32) {
+        self.followed.forget(index);
         self.slots[index as usize].base.store(base, Ordering::Relaxed);
     }
 

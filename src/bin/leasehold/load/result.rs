@@ -84,6 +84,12 @@ pub struct Run {
     #[serde(default)]
     pub tokens: u64,
     pub rank_error: Option<RankError>,
+    /// The same loss from the other side: strictly worse resources that were lent while a sampled one could be had. And samples that ended
+    /// otherwise. Older results have none.
+    #[serde(default)]
+    pub delay: Option<RankError>,
+    #[serde(default)]
+    pub delays_unfinished: u64,
     pub fairness: Fairness,
     pub chores: Done,
     pub series: Vec<Point>,
@@ -113,7 +119,7 @@ pub struct Times {
     pub curve: Vec<(f64, u64)>,
 }
 
-/// Resources that could be had and were strictly better than the one that was lent: a sample.
+/// Resources that could be had and were strictly better than the one that was lent, or a delay, in lendings: a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankError {
     pub sampled: u64,

@@ -32,7 +32,7 @@ use super::{
     processors,
     referee::Referee,
     result::Check,
-    scenario::Scenario,
+    scenario::{Driver, Scenario},
     subject::Subject,
     worker::Round,
 };
@@ -109,7 +109,7 @@ pub struct Watch {
     scraped: AtomicU64,
 }
 
-/// What a thread gathers before it frees: the library's documentation says so.
+/// What a thread gathers before it frees, at most: the library's documentation says so. Of many threads each gathers less.
 const GATHERS: u64 = 128;
 
 /// Of fewer values it may be that all wait with the threads that gather them.
@@ -318,9 +318,9 @@ pub fn conclude(
         soak.traced = traced::count();
         checks.push(worked("tracing", soak.traced, "events"));
     }
-    // What threads gather before they free: the chores' and this one, and those of the runtime, in which the last lease of a
-    // replaced value may end. And the values of leases that are out.
-    let gathered = GATHERS * (2 + u64::from(processors()));
+    // What threads gather before they free: the chores' and this one, and those in which the last lease of a replaced value may end. And
+    // the values of leases that are out.
+    let gathered = GATHERS * (2 + returning(scenario));
     // Look by look: what is retired in a long stay must not excuse what waits in a short one.
     let bound = gathered + u64::from(scenario.workers);
     let unexplained = soak.most_unexplained;
@@ -341,6 +341,16 @@ pub fn conclude(
     let goes_on = interrupted || soak.retired == 0 || soak.times_freed > 0;
     checks.push(Check::that("freeing goes on", goes_on, found));
     soak
+}
+
+/// Threads on which leases are returned: the runtime's, and the workers where these are threads or have the pool's.
+fn returning(scenario: &Scenario) -> u64 {
+    let runtime = u64::from(processors());
+    match scenario.driver {
+        Driver::Tasks => runtime,
+        Driver::Threads => u64::from(scenario.workers),
+        Driver::Pool => runtime + u64::from(scenario.workers).min(2_000),
+    }
 }
 
 /// What the scenario has on, and how often it was at work.

@@ -236,11 +236,14 @@ impl Caller<'_> {
     /// A request has got its lease: looks at the order, of one out of so many.
     pub fn looks(&self, asked: &Asked, grant: Grant, now: u64) {
         let Round { recorder, referee, sample, .. } = &**self.round;
-        if asked.wish == Wish::Anything
-            && *sample > 0
-            && self.draws.of(Purpose::Look, asked.number).random_range(0..*sample) == 0
+        let the_best = asked.wish == Wish::Anything;
+        if let Some(delay) = referee.delay(grant, the_best, now) {
+            recorder.delay(self.worker, delay);
+        }
+        if the_best && *sample > 0 && self.draws.of(Purpose::Look, asked.number).random_range(0..*sample) == 0
         {
             recorder.rank_error(self.worker, referee.rank_error(grant, now));
+            referee.followed.begin(grant.index);
         }
     }
 

@@ -173,7 +173,7 @@ impl Section {
                     histogram: error.histogram.clone(),
                     shards,
                 }),
-                passed_over: None,
+                passed_over: run.delay.as_ref().map(|delay| PassedOver { mean: delay.mean, p99: delay.p99 }),
                 fairness: was_lent.then_some(run.fairness.resources),
                 fairness_of_workers: was_lent.then_some(run.fairness.workers),
                 faults: run.faults().collect(),

@@ -19,9 +19,28 @@
 //!
 //! What is retired is put into a bag of the running thread. A full bag is *sealed* when the thread leaves its section: one G1 and
 //! one G2 for all of it; then, and when the next one is sealed, it is seen to whether its grace is over. So the price of G1, a system
-//! call that interrupts whoever else is running, is shared by 128 pointers, or by 64 KiB of what they point to, and memory is freed by
-//! the thread that retired it, as a rule, into its allocator's own lists. Once a thread has as many bags as wait at a time, it uses them
-//! again: to retire allocates nothing.
+//! call that interrupts whoever else is running, is shared by 128 pointers, or by 64 KiB of what they point to (less where there are many
+//! threads, see below), and memory is freed by the thread that retired it, as a rule, into its allocator's own lists. Once a thread has as
+//! many bags as wait at a time, it uses them again: to retire allocates nothing.
+//!
+//! # What waits to be freed
+//!
+//! | with | a bag is full with 128 pointers, or with so many bytes | all bags that are being filled, at most |
+//! |---|---|---|
+//! | up to 16 threads | 64 KiB | 1 MiB |
+//! | 17 to 256 | 1 MiB for each of them | 1 MiB |
+//! | more | 4 KiB | 4 KiB for each |
+//!
+//! Threads are those that live and have been in a section; bytes are the type's own and those that `retire_owner` was told. To each bag comes
+//! the pointer that has filled it, and whatever else its section retires; what was put in while there were fewer threads counts as it did then.
+//!
+//! Beside the bag that it fills a thread keeps those that it has sealed and whose grace was not over when it looked last, which is when it
+//! sealed the last of them: with short sections one or none. **Behind a reader that stays there is no bound but what is retired meanwhile**; and a
+//! thread that then retires nothing more keeps its part of that until it ends, or calls `collect_garbage`. The bags themselves take 2 KiB
+//! each, of which a thread keeps up to four.
+//!
+//! `tests/large_values.rs` measures that, and the other reclaimers beside it, which know numbers only: 64 pointers a thread and what waits in one
+//! queue for all (`Epoch`), or 32, or as many as there are processors if these are more (`Seize`), of whatever size.
 //!
 //! User code, the `Drop` of what is freed, runs at the end of a section whose thread has a full bag, in `collect_garbage`, and at the
 //! end of a thread; not where something is retired, which may be in the middle of an operation.
@@ -74,18 +93,28 @@ mod threads {
 
     /// Pointers that share one heavy barrier. Up to three bags of a thread may wait for their time.
     const BAG: usize = if cfg!(miri) { 8 } else { 128 };
-    /// So many bytes count as one more pointer: what many threads keep of large things is bounded by bytes.
+    /// So many bytes count as one more pointer: what a thread keeps of large things is bounded by bytes.
     const LARGE: usize = 512;
+    /// More threads than this share what so many may keep.
+    const FEW: usize = 16;
+    /// But not to the last byte: a bag must be worth its barrier.
+    const LEAST: usize = 32;
 
     /// Emptied bags that a thread keeps for their memory: as many as may wait.
     const SPARES: usize = 3;
 
-    /// As how many pointers one to so many bytes counts.
-    const fn weight(bytes: usize) -> usize {
-        1 + bytes / LARGE
+    /// As how many pointers one to so many bytes counts, with so many threads.
+    const fn weight(bytes: usize, threads: usize) -> usize {
+        if threads <= FEW {
+            return 1 + bytes / LARGE;
+        }
+        let share = LARGE * FEW / threads;
+        1 + bytes / if share < LEAST { LEAST } else { share }
     }
 
     static DOMAIN: Domain = Domain::empty();
+    /// Threads that live and have a record.
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
     static LEFT_BEHIND: Mutex<LeftBehind> =
         Mutex::new(LeftBehind { loose: Vec::new(), weight: 0, sealed: Vec::new() });
     /// How many sealed bags there are; a hint that spares a look.
@@ -200,6 +229,8 @@ mod threads {
         #[cold]
         fn enrol() -> *const Local {
             let ending = LEAVER.try_with(|_| ()).is_err();
+            // Relaxed, wherever it is used: a size, which says nothing of anything else.
+            THREADS.fetch_add(1, Ordering::Relaxed);
             let local = Box::into_raw(Box::new(Local {
                 record: DOMAIN.enrol(),
                 nested: Cell::new(0),
@@ -308,6 +339,7 @@ mod threads {
             }
             LOCAL.set(ptr::null());
             here.record.resign();
+            THREADS.fetch_sub(1, Ordering::Relaxed);
             drop(freeing);
             // SAFETY: from the box of `enrol`; neither the cell nor a guard has the pointer any more.
             drop(unsafe { Box::from_raw(local.cast_mut()) });
@@ -516,7 +548,8 @@ mod threads {
                 bag.reserve_exact(BAG);
             }
             bag.push(Retired { pointer: pointer.cast(), reclaim });
-            let weight = here.weight.get().saturating_add(weight(size_of::<T>().saturating_add(bytes)));
+            let bytes = size_of::<T>().saturating_add(bytes);
+            let weight = here.weight.get().saturating_add(weight(bytes, THREADS.load(Ordering::Relaxed)));
             // Stays as it is until the bag is sealed, or left behind to count there.
             here.weight.set(weight);
             if weight >= BAG {

@@ -133,6 +133,7 @@ pub const ROWS: &[Row] = &[
     row("64-threads", 64, MUTEX, Bar::AtMost(1.0 / 1.5), pairs::against_mutex),
     row("64-threads/p99.9", 64, MUTEX, Bar::AtMost(1.0), tail::p99_9),
     row("acquire/p99.99", 2, MUTEX, Bar::AtMost(0.5), tail::p99_99),
+    row("pair/sampled", 1, "itself, unsampled", Bar::AtMost(1.02), peers::sampled_against_unsampled),
     row("pair/observed", 1, "itself, unobserved", Bar::AtMost(1.25), peers::observed_against_unobserved),
     row("pair/observed-arc", 1, "itself, unobserved", Bar::Open, peers::shared_strings_against_unobserved),
     row("pair/observed-string", 1, "itself, unobserved", Bar::Open, peers::strings_against_unobserved),

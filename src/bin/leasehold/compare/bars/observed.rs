@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use super::{Measured, Setting, locked};
 use crate::compare::{
     cases::Asset,
-    measure::{BATCH, Worker, run, take_turns},
+    measure::{BATCH, Worker, alternate, run, take_turns},
 };
 
 /// Often, for a scrape.
@@ -75,6 +75,13 @@ pub fn shared_strings_against_unobserved(setting: &Setting) -> Measured {
 /// The same with the time of each lease.
 pub fn measured_against_unobserved(setting: &Setting) -> Measured {
     watched(setting, asset, |builder| builder.measure(SAMPLED))
+}
+
+/// Samples of the order alone: no observer, no events, and nobody who reads.
+pub fn sampled_against_unsampled(setting: &Setting) -> Measured {
+    let sampled = filled(Scheduler::builder().measure_order(SAMPLED), setting, asset);
+    let plain = filled(Scheduler::builder(), setting, asset);
+    Measured::Ratio(alternate(&setting.plan(), &pairs(&sampled), &pairs(&plain)))
 }
 
 fn asset(key: u64, rank: u64) -> Asset {

@@ -6,6 +6,7 @@
 //! Orders, JOIN ------------>
 //!              <------------ READY      it has units
 //! ROUND ------------------->            as often as there are rounds
+//!              <------------ LIVE and a Point, now and then
 //!              <------------ PLAYED
 //! SETTLE ------------------>
 //!              <------------ a Part; then it ends
@@ -17,14 +18,20 @@ use std::{
     ops::Range,
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{super::scenario::Scenario, server::Orphan};
+use super::{
+    super::{monitor::rates, recorder::lock, result::Point, scenario::Scenario},
+    server::Orphan,
+};
 use crate::error::{Error, Result};
 
 pub const JOIN: &str = "join";
@@ -33,6 +40,8 @@ pub const ROUND: &str = "round";
 pub const PLAYED: &str = "played";
 pub const SETTLE: &str = "settle";
 pub const STOP: &str = "stop";
+/// Before a moment of a round, for whoever looks on.
+pub const LIVE: &str = "live ";
 
 /// What a process is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,8 +68,34 @@ struct One {
     words: ChildStdin,
 }
 
+/// The last moment that each process has told of.
+pub struct Live(Box<[Mutex<Option<Point>>]>);
+
+impl Live {
+    fn new(count: u32) -> Self {
+        Live((0..count).map(|_| Mutex::new(None)).collect())
+    }
+
+    /// Whether the process at this place says that, and then it is kept.
+    fn takes(&self, place: usize, line: &str) -> bool {
+        let Some(point) = line.strip_prefix(LIVE) else { return false };
+        *lock(&self.0[place]) = serde_json::from_str(point).ok();
+        true
+    }
+
+    /// All together: rates and queues added up, the longest of the waits.
+    pub fn tell(&self) -> String {
+        let points: Vec<Point> = self.0.iter().filter_map(|point| *lock(point)).collect();
+        let completed = points.iter().map(|point| point.completed).sum();
+        let p99 = points.iter().map(|point| point.p99).max().unwrap_or(0);
+        let waiting = points.iter().map(|point| point.waiting).sum();
+        rates(&format!("{} processes", self.0.len()), completed, p99, waiting)
+    }
+}
+
 pub struct Crew {
     ones: Vec<One>,
+    live: Arc<Live>,
     /// What each says; none when it has ended.
     heard: Receiver<(usize, Option<String>)>,
 }
@@ -73,7 +108,7 @@ impl Crew {
         let fail = |cause| Error::file("--processes", "cannot be started", cause);
         let program = std::env::current_exe().map_err(fail)?;
         let (sender, heard) = mpsc::channel();
-        let mut crew = Crew { ones: Vec::new(), heard };
+        let mut crew = Crew { ones: Vec::new(), live: Arc::new(Live::new(count)), heard };
         for place in 0..count as usize {
             let mut child = Command::new(&program)
                 .arg("load-process")
@@ -86,10 +121,13 @@ impl Crew {
             let words = child.stdin.take().expect("it is piped");
             let answers = BufReader::new(child.stdout.take().expect("it is piped"));
             crew.ones.push(One { child, words });
-            let sender = sender.clone();
+            let (sender, live) = (sender.clone(), Arc::clone(&crew.live));
             thread::spawn(move || {
                 let lines = answers.lines().map_while(std::io::Result::ok).map(Some);
                 for line in lines.chain([None]) {
+                    if line.as_ref().is_some_and(|line| live.takes(place, line)) {
+                        continue;
+                    }
                     if sender.send((place, line)).is_err() {
                         break;
                     }
@@ -97,6 +135,10 @@ impl Crew {
             });
         }
         Ok(crew)
+    }
+
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live)
     }
 
     pub fn tell(&mut self, place: u32, what: &str) {
@@ -172,5 +214,34 @@ impl Drop for Crew {
             let _ = one.child.kill();
             let _ = one.child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_processes_tell_of_a_moment_is_added_up() {
+        let live = Live::new(3);
+        assert_eq!(live.tell(), "3 processes: 0/s, p99 0.00 ms, 0 waiting");
+        for (place, completed, waiting, p99) in
+            [(0, 900.0, 9, 9_000_000), (0, 100.0, 2, 1_000_000), (2, 50.5, 1, 2_500_000)]
+        {
+            let point = Point {
+                round: 0,
+                at: 1.0,
+                completed,
+                refused: 0.0,
+                failed: 0.0,
+                waiting,
+                in_flight: 0,
+                p50: 0,
+                p99,
+            };
+            assert!(live.takes(place, &format!("{LIVE}{}", serde_json::to_string(&point).unwrap())));
+        }
+        assert_eq!(live.tell(), "3 processes: 150/s, p99 2.50 ms, 3 waiting");
+        assert!([READY, PLAYED, "{}"].iter().all(|other| !live.takes(1, other)));
     }
 }

@@ -28,7 +28,7 @@ use super::{
         pace::Schedule,
         recorder::lock,
         referee::Referee,
-        result::{Check, Held},
+        result::{Check, Held, Point},
         runtime,
         scenario::Scenario,
         settle,
@@ -36,7 +36,7 @@ use super::{
         usage,
     },
     TTL,
-    crew::{JOIN, Orders, PLAYED, READY, ROUND, STOP},
+    crew::{JOIN, LIVE, Orders, PLAYED, READY, ROUND, STOP},
     part::{Part, Raw},
     uses::{Shared, Uses},
 };
@@ -57,7 +57,7 @@ pub fn member() -> Result<ExitCode> {
     let scheduler = scheduler.ok_or_else(|| Error::Options("--processes: expected the scheduler".into()))?;
     let setting = Setting {
         schedule: Schedule::open(&scenario)?,
-        progress: Progress::hidden(),
+        progress: Progress::told(live),
         interrupted,
         crew,
         scenario: Arc::new(scenario),
@@ -155,6 +155,12 @@ fn say(what: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     let said = writeln!(stdout, "{what}").and_then(|()| stdout.flush());
     said.map_err(|cause| Error::file("load-process", "cannot answer", cause))
+}
+
+/// What the parent shows. Not to be heard is its own affair, and ends with this process.
+fn live(point: &Point) {
+    let point = serde_json::to_string(point).expect("numbers always serialise");
+    let _ = say(&format!("{LIVE}{point}"));
 }
 
 fn join(

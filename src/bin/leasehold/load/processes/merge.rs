@@ -82,6 +82,8 @@ pub fn merge(scenario: &Scenario, server: &Server, units: u64, parts: &[Part], i
         too_late: sum(|run| run.too_late),
         tokens: sum(|run| run.tokens),
         rank_error: None,
+        delay: None,
+        delays_unfinished: 0,
         fairness: Fairness { resources: fairness(scenario, &leases), workers: jain(&served) },
         chores,
         series: series(parts),

@@ -24,10 +24,13 @@ mod server;
 mod uses;
 mod verdict;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use self::{
-    crew::{Crew, Orders},
+    crew::{Crew, Live, Orders},
     part::Part,
     server::Server,
 };
@@ -78,7 +81,7 @@ pub fn play(options: &Load, count: u32, mut scenario: Scenario, interrupt: &Inte
     }
     server.start()?;
     crew.tell_all(crew::JOIN);
-    let watch = Watch { interrupt, progress: progress(&scenario), began: None };
+    let watch = Watch { interrupt, progress: progress(&scenario), live: crew.live(), began: None };
     let (parts, cut) = direct(&mut crew, &scenario, watch)?;
     crew.finish();
     let is_interrupted = cut || interrupt.is_raised();
@@ -117,6 +120,7 @@ fn progress(scenario: &Scenario) -> Progress {
 struct Watch<'a> {
     interrupt: &'a Interrupt,
     progress: Progress,
+    live: Arc<Live>,
     /// When the first round began.
     began: Option<Instant>,
 }
@@ -126,7 +130,7 @@ impl Watch<'_> {
     fn look(&self) -> bool {
         match self.began {
             None => self.progress.at(Duration::ZERO, "the processes join the fleet"),
-            Some(began) => self.progress.at(began.elapsed(), "the processes play"),
+            Some(began) => self.progress.at(began.elapsed(), self.live.tell()),
         }
         self.interrupt.is_raised()
     }
