@@ -172,6 +172,11 @@ impl HoldTable {
         self.outbox.len()
     }
 
+    /// Whether something of this resource is to be told.
+    pub fn is_pending(&self, place: usize) -> bool {
+        self.outbox.range((place, HoldKind::Cooling)..=(place, HoldKind::Ejected)).next().is_some()
+    }
+
     /// A word that nobody knows yet. Only the last one on each counts: an outage makes no long letter.
     fn say(&mut self, _now: Timestamp, key: Key, entry: Entry, mut pending: Pending) {
         pending.clears |= self.outbox.get(&key).is_some_and(|before| before.clears);

@@ -68,7 +68,7 @@ pub struct Loss {
 
 /// The scheduler, as a member sees it. Resources are named by their places in the roll.
 pub trait Local {
-    /// Leases out and requests that wait.
+    /// Leases out and requests that wait. What [`holds`](Self::holds) shows is as of this call, or later.
     fn demand(&mut self) -> Demand;
     /// Leases out on a resource.
     fn in_flight(&mut self, place: usize) -> u32;
@@ -437,11 +437,12 @@ impl Member {
             }
         }
         self.give_up_refused(now, local);
-        self.demand = local.demand();
-        self.peak.note(now, self.demand.in_use + self.demand.waiting, self.calm());
         if !self.suspended {
             self.let_go(local);
         }
+        // After that: a hold that the last lease of what goes has set is seen before its unit is returned.
+        self.demand = local.demand();
+        self.peak.note(now, self.demand.in_use + self.demand.waiting, self.calm());
         self.look_at_holds(now, local);
         if !self.suspended {
             for place in local.ripened() {

@@ -5,7 +5,7 @@ use crate::{
     cluster::{
         engine::{Line, Request, Session},
         planted::{Planted, is_planted},
-        unit::Unit,
+        unit::{Claim, Unit},
     },
     sync::{Arc, Timestamp},
 };
@@ -60,8 +60,10 @@ impl Member {
         };
         match &mut self.state {
             State::Out if self.leaving => {
-                self.left = true;
-                None
+                // A hold needs no session. Who was refused is no member, and says nothing.
+                let letter = if self.refused.is_none() { self.letter(now) } else { None };
+                self.left = letter.is_none();
+                letter
             }
             State::Out | State::Moving { joined: None, .. } => self.refused.is_none().then(join),
             State::Moving { joined: Some((session, _)), todo, .. } => {
@@ -93,7 +95,8 @@ impl Member {
             && self.returning.is_empty()
             && !self.waits_for_excess(now, local)
         {
-            return Some(Request::Leave { session });
+            // What was set here and nobody knows yet is told by nobody else.
+            return self.letter(now).or(Some(Request::Leave { session }));
         }
         if self.uncertain && !is_planted(Planted::NeverAsks) {
             return Some(Request::Owned { session });
@@ -135,8 +138,10 @@ impl Member {
     fn move_units(&mut self, now: Timestamp, session: &Session, local: &mut impl Local) -> Option<Request> {
         let session = session.clone();
         if !self.returning.is_empty() && !self.waits_for_excess(now, local) {
-            let claims = self.returning.drain(..self.returning.len().min(BATCH)).collect();
-            return Some(Request::Return { session, claims });
+            let claims = self.next_returned();
+            if !claims.is_empty() {
+                return Some(Request::Return { session, claims });
+            }
         }
         if self.want > 0 && !self.suspended && !self.wants_nothing() {
             let count = self.want.min(BATCH as u32);
@@ -144,6 +149,21 @@ impl Member {
             return Some(Request::Claim { session, count, end: self.want_end, skip });
         }
         None
+    }
+
+    /// What is given back next. A unit with a hold that nobody knows yet waits until that is told: elsewhere it would be lent without it.
+    fn next_returned(&mut self) -> Vec<Claim> {
+        let (roll, holds) = (&self.roll, &self.holds);
+        let waits = |claim: &Claim| roll.place(&claim.unit.name).is_some_and(|place| holds.is_pending(place));
+        let mut next = Vec::new();
+        self.returning.retain(|claim| {
+            let goes = next.len() < BATCH && !waits(claim);
+            if goes {
+                next.push(claim.clone());
+            }
+            !goes
+        });
+        next
     }
 
     /// Whether what is given back would be lent elsewhere while leases are out here that should not be: they are revoked as soon as somebody

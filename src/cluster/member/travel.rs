@@ -102,9 +102,10 @@ impl Member {
         Some(request)
     }
 
-    /// What is to be told of holds: so often that they are elsewhere in a moment, and not each by a request of its own.
-    fn letter(&mut self, now: Timestamp) -> Option<Request> {
-        if now < self.next_letter && self.holds.pending() < LETTER {
+    /// What is to be told of holds: so often that they are elsewhere in a moment, and not each by a request of its own. Who leaves has no time to
+    /// wait: none then if there is nothing to tell.
+    pub(super) fn letter(&mut self, now: Timestamp) -> Option<Request> {
+        if now < self.next_letter && self.holds.pending() < LETTER && !self.leaving {
             return None;
         }
         let notes = self.holds.letter(now, &self.roll, LETTER);
