@@ -79,8 +79,9 @@ fn a_submission_that_is_given_up_passes_its_place_on() {
 /// another's place.
 #[test]
 fn who_finds_room_by_itself_passes_its_ring_on() {
+    type Line = (mpsc::Sender<()>, mpsc::Receiver<()>);
     /// Waits for an answer when a job is accepted, if it is to.
-    struct Tells(Arc<Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>);
+    struct Tells(Arc<Mutex<Option<Line>>>);
     impl Metrics for Tells {
         const TIMED: bool = false;
 

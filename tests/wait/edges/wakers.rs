@@ -65,13 +65,13 @@ fn a_waker_may_do_anything() {
 /// Each of a crowd gives up in its waker, as an executor's does that has gone: the unit goes from one to the next, and no stack grows with them.
 #[test]
 fn a_crowd_that_gives_up_in_its_wakers_needs_no_deep_stack() {
+    type Future = Box<dyn Any + Send>;
     const CROWD: usize = 50_000;
     for drains in [false, true] {
         let (fleet, _) = fleet(|builder| builder, 1);
         let fleet = Arc::new(fleet);
         let lease = fleet.acquire_owned().expect("free");
-        let crowd: Arc<Vec<Mutex<Option<Box<dyn Any + Send>>>>> =
-            Arc::new((0..CROWD).map(|_| Mutex::default()).collect());
+        let crowd: Arc<Vec<Mutex<Option<Future>>>> = Arc::new((0..CROWD).map(|_| Mutex::default()).collect());
         let rung = Arc::new(AtomicUsize::new(0));
         for number in 0..CROWD {
             let (here, rung) = (Arc::clone(&crowd), Arc::clone(&rung));
@@ -80,7 +80,7 @@ fn a_crowd_that_gives_up_in_its_wakers_needs_no_deep_stack() {
                 let future = here[number].lock().unwrap().take();
                 drop(future);
             });
-            let boxed: Box<dyn Any + Send> = if drains {
+            let boxed: Future = if drains {
                 let mut task = fleet.drain_async(&0).expect("a member");
                 assert!(poll_with(&mut task, &waker).is_pending());
                 Box::new(task)
