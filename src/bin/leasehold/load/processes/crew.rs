@@ -86,7 +86,8 @@ impl Live {
     /// All together: rates and queues added up, the longest of the waits.
     pub fn tell(&self) -> String {
         let points: Vec<Point> = self.0.iter().filter_map(|point| *lock(point)).collect();
-        let completed = points.iter().map(|point| point.completed).sum();
+        // The sum of nothing would be minus nothing.
+        let completed = points.iter().fold(0.0, |sum, point| sum + point.completed);
         let p99 = points.iter().map(|point| point.p99).max().unwrap_or(0);
         let waiting = points.iter().map(|point| point.waiting).sum();
         rates(&format!("{} processes", self.0.len()), completed, p99, waiting)
