@@ -513,6 +513,53 @@ fn a_hold_ends_though_nobody_has_the_resource() {
     assert_eq!(b.include("key-0"), Err(KeyError::Closed));
 }
 
+/// What somebody has set, and was told that it is, is on record though its member leaves at once.
+#[test]
+fn what_was_set_is_told_before_its_member_leaves() {
+    for closes in [false, true] {
+        let (engine, keys) = (engine(), keys());
+        let a = join("a", &engine, &keys, fleet(2, 1), 2);
+        until("two units", || keys.stats().available == 2);
+        let lease = keys.acquire_key("key-1").unwrap();
+        // A first letter has just gone: the next one would come later.
+        a.exclude("key-0").unwrap();
+        let mut looks = engine.connect();
+        let mut on_record = || match looks.call(&Request::Holds, TTL).unwrap() {
+            Reply::Holds(notes, _) => notes.len(),
+            reply => panic!("{reply:?}"),
+        };
+        until("it is told", || on_record() == 1);
+        lease.release_after(Duration::from_secs(600));
+        if closes {
+            assert!(a.close(Duration::from_secs(60)).told);
+        } else {
+            a.exclude("key-1").unwrap();
+        }
+        drop(a);
+        until("that too", || on_record() >= 2);
+    }
+}
+
+/// A fence of a lease that was taken back holds nothing: others get one for its unit, and the unit goes back.
+#[test]
+fn a_fence_of_a_revoked_lease_keeps_no_unit() {
+    let (engine, keys) = (engine(), keys());
+    let a = join("a", &engine, &keys, fleet(1, 1), 1);
+    until("a unit", || keys.stats().available == 1);
+    let mut first = keys.acquire().unwrap();
+    let fence = a.fence(&mut first).unwrap();
+    keys.revoke(first.token()).unwrap();
+    let mut second = keys.acquire().unwrap();
+    let other = a.fence(&mut second).expect("its claim is good");
+    assert_eq!((fence.check(), other.check()), (Err(Lost), Ok(other.token())));
+    keys.revoke(second.token()).unwrap();
+    let start = Instant::now();
+    let report = a.close(Duration::from_secs(60));
+    assert!(report.told && start.elapsed() < Duration::from_secs(30), "both fences are there still");
+    assert_eq!(a.stats().returned, 1);
+    drop((fence, other));
+}
+
 #[test]
 fn ejections_and_cooling_end_though_nobody_has_the_resource() {
     let engine = engine();

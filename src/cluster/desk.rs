@@ -6,7 +6,7 @@
 //! Units of a budget ([`Share::period`](method@Share::period)) are lent once they have *ripened*: a period after their claim.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::BuildHasher,
     time::Duration,
 };
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     node::{Hold, quietly},
     resource::Resource,
-    scheduler::{InsertError, LeaseInfo, Scheduler, Stats},
+    scheduler::{InsertError, LeaseInfo, Scheduler, Stats, Token},
     sync::{Arc, Clock, Timestamp},
 };
 
@@ -47,6 +47,8 @@ pub struct Desk<R: Resource, S> {
     present: HashMap<usize, Presence>,
     /// Resources that are removed once nothing is out.
     parting: BTreeSet<usize>,
+    /// Of these, what had nothing out at the last look: the member has looked since at the holds that its last lease has set.
+    idle: BTreeSet<usize>,
     /// Resources with more leases out than claimed units allow, and how many they allow: what is recorded is revoked. A lease that was
     /// handed to somebody who has not woken up yet is recorded when he does.
     excess: HashMap<usize, u32>,
@@ -66,6 +68,11 @@ pub struct Desk<R: Resource, S> {
     pub outlived: u64,
     /// Changes that the scheduler has refused, or whose callbacks have panicked.
     pub faults: u64,
+}
+
+/// The recorded leases that are out. Clones their keys.
+pub fn out<R: Resource, S: BuildHasher>(scheduler: &Scheduler<R, S>) -> HashSet<Token> {
+    scheduler.leases().into_iter().filter(|lease| !lease.revoked).map(|lease| lease.token).collect()
 }
 
 impl<R: Resource, S: BuildHasher> Desk<R, S> {
@@ -89,6 +96,7 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
             clock,
             present: HashMap::new(),
             parting: BTreeSet::new(),
+            idle: BTreeSet::new(),
             excess: HashMap::new(),
             excess_at: Timestamp::ZERO,
             ripening: HashMap::new(),
@@ -152,8 +160,11 @@ impl<R: Resource, S: BuildHasher> Desk<R, S> {
                 presence.drained |= self.scheduler.drain(&self.keys[place]).unwrap_or(false);
             }
         }
-        let idle: Vec<usize> = self.parting.iter().copied().filter(|&place| self.count(place) == 0).collect();
-        for place in idle {
+        let idle = self.parting.iter().copied().filter(|&place| self.count(place) == 0).collect();
+        let before = std::mem::replace(&mut self.idle, idle);
+        // What drains is lent no more, so it has been idle since.
+        for place in before.intersection(&self.idle).copied().collect::<Vec<_>>() {
+            self.idle.remove(&place);
             self.parting.remove(&place);
             self.present.remove(&place);
             // Somebody else may have removed it.
@@ -315,6 +326,12 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
     }
 
     fn lend(&mut self, place: usize, units: u32) {
+        let is_here = self.present.get(&place).is_some_and(|presence| presence.present);
+        if units > 0 && !is_here && !self.roll.get(place).period.is_zero() {
+            // Units of it are held, and none was ripe so far. It comes with the holds that it has elsewhere, when `ripened` has told of it.
+            self.asked.insert(place, (units, 0));
+            return;
+        }
         self.lend_with(place, units, &[]);
     }
 
@@ -356,7 +373,12 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
     }
 
     fn take(&mut self, place: usize, claim: &Claim) -> bool {
-        let taken = self.fences.take(place, claim);
+        let mut taken = self.fences.take(place, claim);
+        if !taken && self.scheduler.records_leases() {
+            // A fence of a lease that was taken back keeps nobody from giving the unit back.
+            let _ = self.fences.untie(place, || out(&self.scheduler));
+            taken = self.fences.take(place, claim);
+        }
         if taken {
             self.forget(place, claim);
         }

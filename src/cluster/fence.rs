@@ -35,6 +35,8 @@ struct Bound {
     number: u64,
     fences: u32,
     lease: Option<Token>,
+    /// The lease was taken back.
+    ended: Arc<AtomicBool>,
 }
 
 /// All units that a member holds, and until when they are good.
@@ -93,6 +95,38 @@ impl<K> Fences<K> {
         true
     }
 
+    /// Unties fences from units of a resource if their leases are not among those that are `out`, as is found afterwards: they were taken back, and
+    /// their holders have not noticed yet. Whether there were any.
+    pub fn untie(&self, place: usize, out: impl FnOnce() -> HashSet<Token>) -> bool {
+        let mut ended = self.bound(place);
+        if ended.is_empty() {
+            return false;
+        }
+        // A lease that is out and bound was out before: a token that is not found any more never is again.
+        let out = out();
+        ended.retain(|token| !out.contains(token));
+        let mut all = self.slots();
+        for slot in all.get_mut(&place).into_iter().flatten() {
+            slot.bound.retain(|bound| {
+                let is_ended = bound.lease.is_some_and(|token| ended.contains(&token));
+                if is_ended {
+                    // Relaxed: a hint to whoever goes on; its lease says the same.
+                    bound.ended.store(true, Ordering::Relaxed);
+                }
+                !is_ended
+            });
+        }
+        !ended.is_empty()
+    }
+
+    /// Where a resource is in the roll.
+    pub fn place(&self, key: &K) -> Option<usize>
+    where
+        K: Hash + Eq,
+    {
+        self.places.get(key).copied()
+    }
+
     /// The recorded leases that are bound to units of a resource.
     pub fn bound(&self, place: usize) -> HashSet<Token> {
         let all = self.slots();
@@ -124,12 +158,7 @@ impl<K> Fences<K> {
 
     /// Binds a lease to a unit of its resource: to the one that it is bound to already, if leases are recorded.
     // Not a method: loom's `Arc` cannot be a receiver.
-    pub fn bind(this: &Arc<Self>, key: &K, lease: Option<Token>) -> Result<Fence<K>, Lost>
-    where
-        K: Hash + Eq,
-    {
-        // The user's code, before anything is bound.
-        let place = *this.places.get(key).ok_or(Lost)?;
+    pub fn bind(this: &Arc<Self>, place: usize, lease: Option<Token>) -> Result<Fence<K>, Lost> {
         let mut all = this.slots();
         let slots = all.get_mut(&place).ok_or(Lost)?;
         let same = |bound: &Bound| lease.is_some() && bound.lease == lease;
@@ -139,16 +168,17 @@ impl<K> Fences<K> {
             .or_else(|| slots.iter().position(|slot| (slot.bound.len() as u32) < slot.leases))
             .ok_or(Lost)?;
         let slot = &mut slots[unit];
-        let number = match slot.bound.iter_mut().find(|bound| same(bound)) {
+        let (number, ended) = match slot.bound.iter_mut().find(|bound| same(bound)) {
             Some(bound) => {
                 bound.fences += 1;
-                bound.number
+                (bound.number, Arc::clone(&bound.ended))
             }
             None => {
                 // Relaxed: the numbers only have to differ.
                 let number = this.number.fetch_add(1, Ordering::Relaxed);
-                slot.bound.push(Bound { number, fences: 1, lease });
-                number
+                let ended = Arc::new(AtomicBool::new(false));
+                slot.bound.push(Bound { number, fences: 1, lease, ended: Arc::clone(&ended) });
+                (number, ended)
             }
         };
         let fence = Fence {
@@ -156,6 +186,7 @@ impl<K> Fences<K> {
             place,
             claim: slot.claim.clone(),
             lost: Arc::clone(&slot.lost),
+            ended,
             number,
         };
         // Dropping the fence takes the lock again, and the clock may be the user's.
@@ -174,6 +205,7 @@ pub struct Fence<K> {
     place: usize,
     claim: Claim,
     lost: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
     number: u64,
 }
 
@@ -188,7 +220,10 @@ impl<K> Fence<K> {
         self.claim.token
     }
 
-    /// The token, if the claim is good at this moment by the clock. Wait-free: two loads and the clock.
+    /// The token, if the claim is good at this moment by the clock. Wait-free: three loads and the clock.
+    ///
+    /// It is about the claim. A lease that was taken back ([`Overdue::Revoke`](crate::Overdue::Revoke), [`revoke`](crate::Scheduler::revoke)) says so itself;
+    /// its fences do as soon as the unit is wanted for somebody else: for a fence of another lease, or to be given back.
     ///
     /// Between this and the use of the resource the process may be stopped for any time: whoever guards the resource can refuse a token that
     /// is less than one he has seen for this unit.
@@ -209,8 +244,9 @@ impl<K> Fence<K> {
         // - it sees the deadline of its own session, or an earlier one: the clock decides.
         let until = Timestamp::from_nanos(self.fences.good_until.load(Ordering::Acquire));
         let left = until.saturating_since(self.fences.clock.now());
-        // Relaxed: as above.
-        if left.is_zero() || self.lost.load(Ordering::Relaxed) { Err(Lost) } else { Ok(left) }
+        // Relaxed, both: as above, and a hint.
+        let is_lost = self.lost.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed);
+        if left.is_zero() || is_lost { Err(Lost) } else { Ok(left) }
     }
 }
 
@@ -265,15 +301,15 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
         fences.admit(0, &claim(0), 2);
-        let one = Fences::bind(&fences, &1, None).unwrap();
-        let two = Fences::bind(&fences, &1, None).unwrap();
-        assert_eq!((one.token(), Fences::bind(&fences, &1, None).err()), (10, Some(Lost)));
+        let one = Fences::bind(&fences, 0, None).unwrap();
+        let two = Fences::bind(&fences, 0, None).unwrap();
+        assert_eq!((one.token(), Fences::bind(&fences, 0, None).err()), (10, Some(Lost)));
         drop(two);
-        assert!(Fences::bind(&fences, &1, None).is_ok());
+        assert!(Fences::bind(&fences, 0, None).is_ok());
         assert!(!fences.take(0, &claim(0)), "it is named");
         drop(one);
         assert!(fences.take(0, &claim(0)));
-        assert_eq!(Fences::bind(&fences, &1, None).err(), Some(Lost));
+        assert_eq!(Fences::bind(&fences, 0, None).err(), Some(Lost));
     }
 
     #[test]
@@ -281,7 +317,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
         fences.admit(0, &claim(0), 1);
-        let fence = Fences::bind(&fences, &1, None).unwrap();
+        let fence = Fences::bind(&fences, 0, None).unwrap();
         clock.advance(Duration::from_nanos(99));
         assert_eq!(fence.check(), Ok(10));
         clock.advance(Duration::from_nanos(1));
@@ -295,7 +331,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         let fences = fences(&clock);
         fences.admit(0, &claim(0), 1);
-        let fence = Fences::bind(&fences, &1, None).unwrap();
+        let fence = Fences::bind(&fences, 0, None).unwrap();
         assert!(fences.lose(0, &[claim(0)]).is_empty());
         fences.set_good_until(Timestamp::from_nanos(200));
         fences.admit(0, &claim(1), 1);

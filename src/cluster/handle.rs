@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    desk::Desk,
+    desk::{Desk, out},
     engine::{Engine, HoldKind, MemberView},
     fence::{Fence, Fences, Lost},
     keeper::{Board, Keeper, Posted},
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     DefaultHashBuilder,
+    node::quietly,
     resource::Resource,
     ring::affinity_hash,
     scheduler::{KeyError, Lease, OwnedLease, Scheduler, Token},
@@ -274,15 +275,26 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// same unit, as long as one of its fences lives and leases are recorded. Takes a mutex for a moment.
     ///
     /// # Callbacks
-    /// `Hash` and `Eq` of the key, before anything is bound, and the cluster's clock, afterwards: no lock is held, and a panic leaves nothing bound.
+    /// `Hash` and `Eq` of the key, before anything is bound, and the cluster's clock, afterwards: no lock is held, and a panic leaves nothing bound. If
+    /// all units of the resource have fences, what [`Scheduler::leases`] calls, which is asked for those that were taken back; O(leases out) then.
     ///
     /// # Errors
     /// [`Lost`]: the claim behind the lease has ended, or the lease was revoked.
     pub fn fence(&self, lease: &mut Lease<'_, R>) -> Result<Fence<R::Key>, Lost> {
         let token = self.recorded.then(|| lease.token());
-        let fence = Fences::bind(&self.fences, lease.key(), token)?;
+        let fence = self.tie(lease.key(), token)?;
         // Afterwards: what is revoked from here on was bound before, and its unit with it.
         if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
+    }
+
+    fn tie(&self, key: &R::Key, token: Option<Token>) -> Result<Fence<R::Key>, Lost> {
+        // The user's code, before anything is bound.
+        let place = self.fences.place(key).ok_or(Lost)?;
+        Fences::bind(&self.fences, place, token).or_else(|lost| {
+            // Leases that were taken back may be bound to it still.
+            let is_free = self.recorded && self.fences.untie(place, || out(&self.scheduler));
+            if is_free { Fences::bind(&self.fences, place, token) } else { Err(lost) }
+        })
     }
 
     /// As [`fence`](Self::fence).
@@ -291,7 +303,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// As there.
     pub fn fence_owned(&self, lease: &mut OwnedLease<R>) -> Result<Fence<R::Key>, Lost> {
         let token: Option<Token> = self.recorded.then(|| lease.token());
-        let fence = Fences::bind(&self.fences, lease.key(), token)?;
+        let fence = self.tie(lease.key(), token)?;
         if lease.is_revoked() { Err(Lost) } else { Ok(fence) }
     }
 
@@ -390,7 +402,9 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     /// With a lease that is dropped instead the use is not counted. Of one that was taken back before, it counts from when the lease was given
     /// out, and for [`Builder::max_hold`](crate::Builder::max_hold).
     pub fn spend(&self, lease: OwnedLease<R>) {
-        self.spent.keep(self.clock.now(), lease);
+        // User code: a panic must not give back what was used. Then it is not told when: it stays out until the cluster ends.
+        let now = quietly(|| self.clock.now()).unwrap_or(Timestamp::MAX);
+        self.spent.keep(now, lease);
     }
 
     /// How it stands, as of the last turn of the cluster's thread, less than 50 ms ago. Clones the list of members, O(members).

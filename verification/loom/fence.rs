@@ -29,7 +29,7 @@ fn fences() -> (Arc<Fences<u8>>, Arc<ManualClock>) {
 }
 
 fn bind(fences: &Arc<Fences<u8>>) -> Result<Fence<u8>, Lost> {
-    Fences::bind(fences, &1, None)
+    Fences::bind(fences, 0, None)
 }
 
 /// The claim has ended by the clock; what it stood for is lost, and then a new session begins: it is not good for a moment.

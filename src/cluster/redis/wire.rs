@@ -157,10 +157,11 @@ fn read_view(rest: &[Value]) -> Option<View> {
         return None;
     };
     let session: u64 = number(session)?;
+    // A line that cannot be read, of a later version or somebody's hand, is that of one who is not there; one's own must be.
     let mut numbered: Vec<(u64, MemberView)> = list(members)?
         .chunks(2)
-        .map(|pair| Some((number(pair.first()?)?, read_line(text(pair.get(1)?)?)?)))
-        .collect::<Option<_>>()?;
+        .filter_map(|pair| Some((number(pair.first()?)?, read_line(text(pair.get(1)?)?)?)))
+        .collect();
     numbered.sort_by(|(a, one), (b, other)| (&one.member, a).cmp(&(&other.member, b)));
     let me = numbered.iter().position(|(number, _)| *number == session)?;
     Some(View {
@@ -189,7 +190,7 @@ fn read_overview(rest: &[Value]) -> Option<Overview> {
     let mut names = std::collections::HashMap::new();
     for member in list(members)?.chunks(4) {
         let [session, line, left, owned] = member else { return None };
-        let view = read_line(text(line)?)?;
+        let Some(view) = read_line(text(line)?) else { continue };
         names.insert(number::<u64>(session)?, Arc::clone(&view.member));
         overview.members.push((view, number(owned)?, Duration::from_micros(number(left)?)));
     }
