@@ -116,7 +116,7 @@ fn bind_lose() {
             let fences = Arc::clone(&fences);
             spawn(move || fences.lose(0, &[claim()]))
         };
-        let bound = Fences::bind(&fences, &1, Some(token));
+        let bound = Fences::bind(&fences, 0, Some(token));
         let lost = other.join().expect("no panic");
         if let Ok(fence) = bound {
             assert_eq!(lost, [token], "nobody would revoke it");
