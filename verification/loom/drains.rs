@@ -370,6 +370,8 @@ fn drain_all_acquire() {
 }
 
 /// A unit is in hand for one who gives up when its resource drains, and somebody who collects comes: the drain may have seen that nobody waits.
+/// That needs more than three preemptions, or more time than the tiers have: without the look at the end of N2 (`scheduler::wait`, *Parts*) this was not
+/// seen to fail in two minutes. It shows that what the look gives back arrives.
 #[test]
 fn drain_cancel_collector() {
     model(|| {
