@@ -263,6 +263,9 @@ pub enum Fairness {
     Strict,
     /// Whoever comes first: it becomes eligible, and the first waiter that it satisfies is woken to try for itself. No bound on how long
     /// one waits.
+    ///
+    /// A task that was woken and is neither polled nor dropped keeps the next one from being woken for that resource, also beyond its own deadline; and it
+    /// counts towards [`max_waiters`](super::Builder::max_waiters) as long. The resource is free meanwhile, for whoever asks.
     Throughput,
 }
 
