@@ -166,9 +166,9 @@ fn a_rate_that_nobody_can_send_comes_to_an_end() {
     let expected = seconds * 10_000_000;
     assert!((requests + unsent).abs_diff(expected) < expected / 100, "{requests} + {unsent}");
     assert!(run["unanswered_ns"]["count"].as_u64().unwrap() >= unsent, "{}", run["unanswered_ns"]);
-    // Their moments are spread over the whole round.
+    // Their moments are spread over the round, but for the first ones, as far as these were sent.
     let p50 = run["unanswered_ns"]["p50"].as_u64().unwrap();
-    assert!((1_800_000_000..2_200_000_000).contains(&p50), "{p50}");
+    assert!((1_000_000_000..2_200_000_000).contains(&p50), "{p50}");
 }
 
 /// Sends Ctrl-C after so long, and waits for the end.
