@@ -129,7 +129,38 @@ async fn a_key_that_is_held_for_too_long_is_taken_back_and_not_used_any_more() {
     let second = timeout(LONG, second).await.expect("in time").expect("no panic");
     assert_eq!(second.status(), 200);
     stand.until(|stand| stand.look_revoked() >= 1).await;
-    assert!(stand.look("/metrics").await.contains("result=\"revoked\"} 1"));
+    let text = stand.look("/metrics").await;
+    for line in [
+        "gateway_attempts_total{key=\"a\",result=\"revoked\"} 1",
+        "gateway_attempts_late_total{result=\"revoked\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+/// Before the head of an answer nobody looks whether the key was taken back: the attempt ends as it ends. The scheduler has not heard it.
+#[tokio::test]
+async fn what_comes_of_a_key_that_was_taken_back_is_counted_once_and_as_late() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    stand.mock.script("a", [Act::Hold]);
+    let request = stand.spawn(stand.post().header("x-request-id", "1"));
+    timeout(LONG, stand.mock.seen("1")).await.expect("it comes");
+    let keys = stand.gateway.keys();
+    assert_eq!(keys.revoke(keys.leases()[0].token), Ok(()));
+    request.abort();
+    let late = "gateway_attempts_late_total{result=\"abandoned\"} 1";
+    let counted = async {
+        loop {
+            let text = stand.look("/metrics").await;
+            if text.contains(late) {
+                return text;
+            }
+        }
+    };
+    let text = timeout(LONG, counted).await.expect("in time");
+    assert!(text.contains("gateway_attempts_total{key=\"a\",result=\"abandoned\"} 1"), "{text}");
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.cancelled, stats.revoked, stats.in_flight), (0, 1, 0));
 }
 
 #[tokio::test]
