@@ -62,6 +62,27 @@ async fn a_client_that_leaves_does_not_harm_the_key() {
     stand.until(|stand| stand.mock.counts().keys["a"].left == 2).await;
 }
 
+/// A line break after the body, as old clients send it, or the next request: the client's end is behind it.
+#[tokio::test]
+async fn a_client_that_has_sent_more_and_leaves_is_noticed() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    let request = "POST /v1/chat HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n";
+    for (number, more) in ["\r\n".to_owned(), format!("{request}\r\n")].into_iter().enumerate() {
+        stand.mock.script("a", [Act::Hold]);
+        let client = TcpStream::connect(stand.gateway.address()).await.expect("it listens");
+        let sent = format!("{request}x-request-id: {number}\r\n\r\n{more}");
+        client.writable().await.expect("connected");
+        assert_eq!(client.try_write(sent.as_bytes()).expect("there is room"), sent.len());
+        timeout(LONG, stand.mock.seen(&number.to_string())).await.expect("it comes");
+        let started = Instant::now();
+        drop(client);
+        stand.at_rest().await;
+        assert!(started.elapsed() < Duration::from_secs(20), "an attempt may take 30 s");
+    }
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.cancelled, stats.failed), (2, 0), "that says nothing about the key");
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_the_queue_takes_nothing_along() {
     let stand = Stand::start(&in_order(&["a"], 1)).await;
