@@ -321,6 +321,32 @@ fn what_was_lent_before_is_no_probe() {
     assert_eq!(phase(&fleet, 0), Phase::Ramping);
 }
 
+/// Nor do they later: a resource that has recovered is judged by what came since, the probe first.
+#[test]
+fn what_was_lent_before_does_not_eject_it_after_the_probe() {
+    let slow = Outcome::Ok { latency: seconds(30) };
+    let by_latency = rules().latency(3.0, 8);
+    let by_rate = rules().failure_rate(50, 8);
+    for (rules, old, next) in [(by_latency, slow, OK), (by_rate, Outcome::Failed, Outcome::Failed)] {
+        let (fleet, clock) =
+            fleet_of(2, Capacity::Limited(16), |builder| builder.ejection(rules.max_share(50)));
+        // What is usual.
+        (0..20).for_each(|_| fleet.acquire_key(&1).expect("free").finish(OK));
+        let hang: Vec<_> = (0..12).map(|_| fleet.acquire_key(&0).expect("free")).collect();
+        fail(&fleet, 0, 3);
+        clock.advance(seconds(30));
+        let _ = fleet.tick();
+        hang.into_iter().for_each(|lease| lease.finish(old));
+        assert_eq!(phase(&fleet, 0), Phase::Probing);
+        fleet.acquire_key(&0).expect("the probe").finish(OK);
+        clock.advance(seconds(15));
+        let _ = fleet.tick();
+        assert_eq!(phase(&fleet, 0), Phase::Ramping);
+        fleet.acquire_key(&0).expect("on the ramp").finish(next);
+        assert_eq!(phase(&fleet, 0), Phase::Ramping, "{old:?} is of before");
+    }
+}
+
 /// Traffic of one thread for so many calls; 0 says so at once, the others need `call`. Answers how many calls 0 has got.
 fn traffic(fleet: &Fleet, clock: &ManualClock, calls: u32, bad: Outcome, call: Duration) -> u32 {
     let mut failed = 0;

@@ -20,8 +20,9 @@
 //!
 //! **Exactly one probe.** P2 sets the limit to one unit before it clears the hold, in one critical section: from then on the word
 //! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit, and their outcomes
-//! decide nothing: the probe is lent when all of them are back. No time ends a probe: whoever has it may still be at work, and a second one
-//! beside it would be two. A lease that is never given back keeps its resource there until it is revoked; how many there are is counted.
+//! decide nothing, then or later: the probe is lent when all of them are back, and its success is the first thing that the resource is
+//! judged by from then on. No time ends a probe: whoever has it may still be at work, and a second one beside it would be two. A lease that
+//! is never given back keeps its resource there until it is revoked; how many there are is counted.
 //!
 //! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
 //! what is due. Whoever finds nothing eligible asks for more than that: see `coming`.
