@@ -155,6 +155,12 @@ impl<R: Resource> Face<R> {
         if is_none { None } else { Some(self.best_rank.load(Ordering::Relaxed)) }
     }
 
+    /// The same; the worst of ranks if there is none.
+    #[inline(always)]
+    pub fn best_rank_or_last(&self) -> u64 {
+        self.best_rank.load(Ordering::Relaxed)
+    }
+
     /// Where the best eligible resource is published; null if there is none. Load it through a guard, with Acquire.
     #[inline]
     pub fn best(&self) -> &AtomicPtr<Node<R>> {
