@@ -567,20 +567,23 @@ impl<R: Resource> Locked<'_, R> {
         };
         let old = node.swap_value(value);
         node.note_limit(limit);
-        let (before, claims, owned) = self.owned(node, |owned| {
+        let (before, claimed, owned) = self.owned(node, |owned| {
             let before = std::mem::replace(&mut owned.limit, limit);
             let leases = moved.from.in_flight() - owned.superseded;
             owned.superseded += leases;
-            // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
-            let claims = unsafe {
-                old.as_ref().with_claims(|claims| {
-                    claims.leases = leases;
-                    *claims
-                })
+            // Each pin of a value is one of its node as well. Without either nobody has a claim on the value, which is not looked at.
+            let claimed = leases > 0 || !owned.pins.is_none();
+            let claimed = claimed && {
+                // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
+                unsafe {
+                    old.as_ref().with_claims(|claims| {
+                        claims.leases = leases;
+                        leases > 0 || !claims.pins.is_none()
+                    })
+                }
             };
-            (before, claims, *owned)
+            (before, claimed, *owned)
         });
-        let claimed = claims.leases > 0 || !claims.pins.is_none();
         node.set_rank(rank);
         if moved.from.is_eligible() && moved.to.is_eligible() {
             self.requeue(owned.slot, rank, false);

@@ -252,7 +252,8 @@ impl<'s, R: Resource> Locked<'s, R> {
             face.shift(from, to);
         }
         // What is eligible has a free unit: none comes without this one.
-        let spare = |state: State, limit: u32| if state.is_eligible() { limit - state.in_flight() - 1 } else { 0 };
+        let spare =
+            |state: State, limit: u32| if state.is_eligible() { limit - state.in_flight() - 1 } else { 0 };
         face.change_spare(spare(moved.from, before), spare(moved.to, owned.limit));
     }
 }
