@@ -138,6 +138,30 @@ impl<R: Resource> Drop for Anyhow<'_, R> {
     }
 }
 
+/// As [`Anyhow`], of a lease that ends as usual. Nothing else is made before it has to be.
+struct Usual<'a, R: Resource> {
+    core: &'a Core<R>,
+    held: &'a Held<R>,
+    outcome: Option<Count>,
+}
+
+impl<R: Resource> Usual<'_, R> {
+    /// User code has not panicked.
+    fn calm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<R: Resource> Drop for Usual<'_, R> {
+    #[cold]
+    fn drop(&mut self) {
+        let ending = Ending { count: self.outcome, ..Ending::default() };
+        let unit = Unit { core: self.core, node: self.held.node, value: self.held.value, ending };
+        // The rank stays that of the load before.
+        drop(unit.give_back(None, None));
+    }
+}
+
 impl<R: Resource> Core<R> {
     /// Gives the resource the rank of its load after a lease was taken. Runs user code.
     #[inline]
@@ -277,11 +301,9 @@ impl<R: Resource> Core<R> {
             return false;
         }
         let guard = self.pin();
-        let ending = Ending { count: outcome, ..Ending::default() };
-        let unit = Unit { core: self, node: held.node, value: held.value, ending };
-        let unit = Anyhow(Some(unit));
+        let unit = Usual { core: self, held, outcome };
         let forecast = self.forecast(node, in_flight - 1, &guard);
-        let _ = unit.calm();
+        unit.calm();
         let shard = self.home(node);
         let mut locked = self.lock(shard);
         let load = if self.waiters.gate().is_free() {

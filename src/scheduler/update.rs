@@ -87,7 +87,8 @@ impl<R: Resource> Core<R> {
         let _ = self.map.remove_item(node, guard);
         self.fail_named(node);
         let garbage = if gone.alone { Garbage::node(node) } else { self.home(node).lock().unlink(node) };
-        self.retire(garbage);
+        // In the caller's section: one of its own would be left on the long way.
+        self.retire_in(garbage, guard);
     }
 }
 
