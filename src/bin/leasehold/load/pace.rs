@@ -253,11 +253,15 @@ mod tests {
             let scenario = open(burst);
             for (crew, drawn) in [(0..5, 0), (0..5, 10_007), (1..3, 3_001)] {
                 let mut pace = pace(&scenario, crew);
-                (0..drawn).for_each(|_| drop(pace.next(Duration::ZERO)));
+                for _ in 0..drawn {
+                    let _ = pace.next(Duration::ZERO);
+                }
                 for end in [40, 99].map(Duration::from_secs).into_iter().filter(|end| *end > pace.last) {
                     let expected = pace.more_until(end);
                     let mut same = Pace::new(Arc::clone(&pace.scenario), None, pace.crew.clone(), DRAWS());
-                    (0..drawn).for_each(|_| drop(same.next(Duration::ZERO)));
+                    for _ in 0..drawn {
+                        let _ = same.next(Duration::ZERO);
+                    }
                     let all = std::iter::from_fn(|| same.next(Duration::ZERO));
                     let more = all.take_while(|planned| planned.at < end).count() as f64;
                     let (least, most) = (more - 5.0 * more.sqrt() - 5.0, more + 5.0 * more.sqrt() + 5.0);
