@@ -91,9 +91,9 @@ impl<'a, R: Resource> Unit<'a, R> {
         let eject = verdict.is_some_and(|verdict| verdict.eject.is_some());
         if deadline.is_none() && !eject && !core.waiters.gate().is_free() {
             if let Some((verdict, report)) = verdict.zip(report) {
-                core.after_judgement(&mut locked, alive, &verdict, report.now);
+                let due = core.after_judgement(&mut locked, alive, &verdict, report.now);
                 drop(locked);
-                core.enter_verdict(alive, &verdict, report.now);
+                core.enter_verdict(alive, due);
             } else {
                 drop(locked);
             }
@@ -110,9 +110,9 @@ impl<'a, R: Resource> Unit<'a, R> {
             drop(locked);
             return core.gave_back(shard, node, moved, garbage, guard.filter(|_| !ranked));
         };
-        core.after_judgement(&mut locked, alive, &verdict, report.now);
+        let due = core.after_judgement(&mut locked, alive, &verdict, report.now);
         drop(locked);
-        core.enter_verdict(alive, &verdict, report.now);
+        core.enter_verdict(alive, due);
         // With the outcome the forecast has become false, if outcomes have a say.
         let is_ranked_anew = alive.is_shared() && !ranked;
         core.gave_back(shard, node, moved, garbage, guard.filter(|_| is_ranked_anew))

@@ -81,6 +81,9 @@ impl<R: Resource> Core<R> {
     /// The tail of a removal, by the one who won it.
     pub(super) fn forget(&self, node: &Node<R>, gone: Gone, guard: &Pin<'_>) {
         if self.health.is_some() {
+            if !gone.alone {
+                self.strike_all(node);
+            }
             self.trim_ejected();
         }
         // Somebody who wants to insert the key may have been faster.
