@@ -13,7 +13,7 @@ use std::{
 
 use leasehold::{
     AcquireError, Backoff, BuildError, Builder, Capacity, Cooldown, Ejection, Entry, KeyError, ManualClock,
-    Outcome, Phase, Resource, Scheduler, Standing,
+    Outcome, Phase, Resource, Scheduler, Standing, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -577,7 +577,18 @@ fn slow_ones_are_ejected_by_latency_in_every_fleet() {
 /// Whoever was the only one of its shard takes its latency along, however it goes: the others are compared with each other.
 #[test]
 fn what_is_not_lent_any_more_has_no_part_in_the_median() {
-    for how in ["remove", "evict", "exclude", "drain", "eject"] {
+    const LENT: [&str; 8] = [
+        "remove",
+        "exclude",
+        "eject",
+        "drain",
+        "drain_timeout",
+        "drain_deadline",
+        "drain_async",
+        "drain_all",
+    ];
+    let cases = LENT.map(|how| [(how, false), (how, true)]).into_iter().flatten();
+    for (how, is_lent) in cases.chain([("evict", false)]) {
         let rules = rules().latency(3.0, 5).max_share(50);
         let fleet = Fleet::builder().shards(2).seed(7).ejection(rules).build().expect("in range");
         let lone = 1_000;
@@ -604,21 +615,33 @@ fn what_is_not_lent_any_more_has_no_part_in_the_median() {
         for _ in 0..20 {
             call(&lone, 1).expect("eligible");
         }
+        // What comes back later has no part in it either.
+        let lease = is_lent.then(|| fleet.acquire_key(&lone).expect("eligible"));
         match how {
             "remove" => drop(fleet.remove(&lone).expect("a member")),
             "evict" => assert_eq!(fleet.evict_worst(), Some(lone)),
             "exclude" => assert_eq!(fleet.exclude(&lone), Ok(true)),
             "drain" => assert_eq!(fleet.drain(&lone), Ok(true)),
+            "drain_timeout" => drop(fleet.drain_timeout(&lone, Duration::ZERO).expect("a member")),
+            "drain_deadline" => drop(fleet.drain_deadline(&lone, Timestamp::ZERO).expect("a member")),
+            "drain_async" => drop(fleet.drain_async(&lone).expect("a member")),
+            "drain_all" => {
+                drop(fleet.drain_all(Timestamp::ZERO));
+                others.iter().for_each(|key| assert_eq!(fleet.undrain(key), Ok(true)));
+            }
             _ => assert_eq!(fleet.eject(&lone), Ok(true)),
+        }
+        if let Some(lease) = lease {
+            lease.finish(Outcome::Ok { latency: Duration::from_millis(1) });
         }
         for _ in 0..20 {
             for key in &others {
                 call(key, 10).unwrap_or_else(|_| {
-                    panic!("{how}: {key} is ejected, for it was compared with what is gone")
+                    panic!("{how}, lent: {is_lent}: {key} is ejected, for it was compared with what is gone")
                 });
             }
         }
-        assert_eq!(fleet.ejected_by_rules(), 0, "{how}");
+        assert_eq!(fleet.ejected_by_rules(), 0, "{how}, lent: {is_lent}");
     }
 }
 

@@ -204,7 +204,12 @@ impl<R: Resource> Core<R> {
         let state = node.state.load();
         let can_eject = !state.is_removed() && !state.is_held(Hold::Ejected);
         let has_one_unit = record.full_limit().unwrap_or(locked.details(node).limit) == 1;
-        if let Outcome::Ok { latency } = report.outcome {
+        // What was lent before it was held has no part in the median any more, as what is not lent has none.
+        let is_lent = !state.is_removed()
+            && ![Hold::Excluded, Hold::Ejected, Hold::Draining].into_iter().any(|hold| state.is_held(hold));
+        if let Outcome::Ok { latency } = report.outcome
+            && is_lent
+        {
             let median = &health.medians[node.home() as usize];
             let latency = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
             // Relaxed: under the lock; read as an estimate.

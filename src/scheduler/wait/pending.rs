@@ -324,7 +324,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             self.look_for(&waiter);
         }
         self.core.tell_time(self.waiter());
-        if let Some(untold) = untold.filter(|&moment| moment != NEVER) {
+        if let Some(untold) = untold.map(|deadline| deadline.min(self.core.next_due()))
+            && untold != NEVER
+        {
             self.core.alarm(untold);
         }
         if looks { Begun::HasLooked } else { Begun::Waits }
