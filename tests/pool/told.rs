@@ -136,7 +136,9 @@ fn about_to_scale(gate: &Gate, does: Box<Does>) -> Arc<Pool<Task, OnScaling>> {
     assert!(here.set(Arc::downgrade(&pool)).is_ok());
     pool.submit(at_gate(gate)).expect("open");
     // If the first has waited for its worker for long enough, another one has come already, and what is done then may have ended the pool.
-    let _ = pool.submit(at_gate(gate));
+    if let Err(refused) = pool.submit(at_gate(gate)) {
+        assert_eq!(refused.reason, RejectReason::Closed);
+    }
     pool
 }
 
@@ -292,7 +294,9 @@ fn a_shutdown_may_be_inside_another_one() {
     gate.has(1);
     // This one may be handed back by the inner shutdown, before the new worker has begun it, and be refused if the first has waited for its
     // worker for long enough: the new one has come for it then.
-    let _ = pool.submit(at_gate(&gate));
+    if let Err(refused) = pool.submit(at_gate(&gate)) {
+        assert_eq!(refused.reason, RejectReason::Closed);
+    }
     done.pass();
     gate.open();
     ended.recv_timeout(LONG).expect("it does not wait for itself");
