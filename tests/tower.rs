@@ -219,8 +219,7 @@ fn a_panic_that_ends_a_wait_leaves_the_service_usable() {
         fleet.request().matching(accepts).owned()
     });
     let mut service = layer.layer(service_fn(echo));
-    let mut panics_when_polled = |planted: usize, held: Option<_>| {
-        panics.store(planted, SeqCst);
+    let mut panics_when_polled = |held: Option<_>| {
         let mut poll_ready = || {
             let poll =
                 AssertUnwindSafe(|| Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
@@ -228,18 +227,19 @@ fn a_panic_that_ends_a_wait_leaves_the_service_usable() {
         };
         if held.is_some() {
             assert!(!poll_ready().expect("it is lent"));
-            drop(held);
         }
-        assert!(poll_ready().is_err(), "{planted}");
+        panics.store(1, SeqCst);
+        drop(held);
+        assert!(poll_ready().is_err(), "whose wait has ended");
         assert_eq!(fleet.stats().in_flight, 0);
         assert!(poll_ready().expect("it waits anew"));
         assert!(poll_ready().expect("it is ready"));
         drop(block_on(service.call(1)).unwrap());
     };
     // In its own first attempt; and then asked by whoever returns something.
-    panics_when_polled(1, None);
+    panics_when_polled(None);
     let lease = fleet.acquire_owned().unwrap();
-    panics_when_polled(1, Some(lease));
+    panics_when_polled(Some(lease));
     assert_eq!(fleet.stats().waits.failed, 1);
 }
 
