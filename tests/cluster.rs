@@ -955,6 +955,80 @@ fn a_key_may_ask_for_a_fence_while_one_is_made() {
     }
 }
 
+/// A key that counts its clones.
+#[derive(Debug)]
+struct Cloned(Arc<AtomicU64>);
+
+impl std::hash::Hash for Cloned {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Cloned {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Cloned {}
+
+impl Clone for Cloned {
+    fn clone(&self) -> Self {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Cloned(Arc::clone(&self.0))
+    }
+}
+
+/// While fences keep units that are to leave, the cluster's thread looks at the leases that they name, again and again, and at no others: a look at all
+/// clones the key of each.
+#[test]
+fn units_that_fences_keep_cost_no_look_at_all_leases() {
+    let keys: Arc<Scheduler<Entry<Cloned, u64, ()>>> =
+        Arc::new(Scheduler::builder().max_hold(Duration::from_secs(60)).build().unwrap());
+    let clones = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&clones);
+    let cluster = Cluster::builder("a")
+        .terms(Terms::new(TTL).floor(8))
+        .shares([Share::new("key", 1).units(8).leases_per_unit(10)])
+        .start(engine().connect(), &keys, move |share, units| {
+            let leases = Capacity::Limited(units * share.leases_per_unit);
+            Entry::new(Cloned(Arc::clone(&counts)), share.rank, ()).with_capacity(leases)
+        })
+        .unwrap();
+    until("all units", || cluster.stats().lendable == 8);
+    let mut leases: Vec<_> = (0..80).map(|_| keys.acquire_timeout(TTL).unwrap()).collect();
+    let fences: Vec<_> = leases.iter_mut().map(|lease| cluster.fence(lease).unwrap()).collect();
+    // Five of ten on each unit go on.
+    let mut number = 0;
+    leases.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    number = 0;
+    let mut ended = Vec::new();
+    let kept: Vec<_> = fences
+        .into_iter()
+        .filter_map(|fence| {
+            number += 1;
+            if number % 2 == 0 {
+                return Some(fence);
+            }
+            ended.push(fence);
+            None
+        })
+        .collect();
+    drop(ended);
+    cluster.drain("key").unwrap();
+    until("it lends nothing", || cluster.stats().lendable == 0);
+    let before = clones.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(250));
+    let looked_at = clones.load(Ordering::Relaxed) - before;
+    assert_eq!((cluster.stats().held, looked_at), (8, 0));
+    // As soon as fences end the units leave.
+    drop(kept);
+    drop(leases);
+    until("it is given back", || cluster.stats().held == 0);
+}
+
 #[cfg(feature = "prometheus")]
 #[test]
 fn members_of_one_name_in_two_fleets_are_exported_both() {

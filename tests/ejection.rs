@@ -13,7 +13,7 @@ use std::{
 
 use leasehold::{
     AcquireError, Backoff, BuildError, Builder, Capacity, Cooldown, Ejection, Entry, KeyError, ManualClock,
-    Outcome, Phase, Resource, Scheduler, Standing,
+    Outcome, Phase, Resource, Scheduler, Standing, Timestamp,
 };
 use proptest::prelude::*;
 
@@ -321,6 +321,32 @@ fn what_was_lent_before_is_no_probe() {
     assert_eq!(phase(&fleet, 0), Phase::Ramping);
 }
 
+/// Nor do they later: a resource that has recovered is judged by what came since, the probe first.
+#[test]
+fn what_was_lent_before_does_not_eject_it_after_the_probe() {
+    let slow = Outcome::Ok { latency: seconds(30) };
+    let by_latency = rules().latency(3.0, 8);
+    let by_rate = rules().failure_rate(50, 8);
+    for (rules, old, next) in [(by_latency, slow, OK), (by_rate, Outcome::Failed, Outcome::Failed)] {
+        let (fleet, clock) =
+            fleet_of(2, Capacity::Limited(16), |builder| builder.ejection(rules.max_share(50)));
+        // What is usual.
+        (0..20).for_each(|_| fleet.acquire_key(&1).expect("free").finish(OK));
+        let hang: Vec<_> = (0..12).map(|_| fleet.acquire_key(&0).expect("free")).collect();
+        fail(&fleet, 0, 3);
+        clock.advance(seconds(30));
+        let _ = fleet.tick();
+        hang.into_iter().for_each(|lease| lease.finish(old));
+        assert_eq!(phase(&fleet, 0), Phase::Probing);
+        fleet.acquire_key(&0).expect("the probe").finish(OK);
+        clock.advance(seconds(15));
+        let _ = fleet.tick();
+        assert_eq!(phase(&fleet, 0), Phase::Ramping);
+        fleet.acquire_key(&0).expect("on the ramp").finish(next);
+        assert_eq!(phase(&fleet, 0), Phase::Ramping, "{old:?} is of before");
+    }
+}
+
 /// Traffic of one thread for so many calls; 0 says so at once, the others need `call`. Answers how many calls 0 has got.
 fn traffic(fleet: &Fleet, clock: &ManualClock, calls: u32, bad: Outcome, call: Duration) -> u32 {
     let mut failed = 0;
@@ -551,7 +577,18 @@ fn slow_ones_are_ejected_by_latency_in_every_fleet() {
 /// Whoever was the only one of its shard takes its latency along, however it goes: the others are compared with each other.
 #[test]
 fn what_is_not_lent_any_more_has_no_part_in_the_median() {
-    for how in ["remove", "evict", "exclude", "drain", "eject"] {
+    const LENT: [&str; 8] = [
+        "remove",
+        "exclude",
+        "eject",
+        "drain",
+        "drain_timeout",
+        "drain_deadline",
+        "drain_async",
+        "drain_all",
+    ];
+    let cases = LENT.map(|how| [(how, false), (how, true)]).into_iter().flatten();
+    for (how, is_lent) in cases.chain([("evict", false)]) {
         let rules = rules().latency(3.0, 5).max_share(50);
         let fleet = Fleet::builder().shards(2).seed(7).ejection(rules).build().expect("in range");
         let lone = 1_000;
@@ -578,21 +615,33 @@ fn what_is_not_lent_any_more_has_no_part_in_the_median() {
         for _ in 0..20 {
             call(&lone, 1).expect("eligible");
         }
+        // What comes back later has no part in it either.
+        let lease = is_lent.then(|| fleet.acquire_key(&lone).expect("eligible"));
         match how {
             "remove" => drop(fleet.remove(&lone).expect("a member")),
             "evict" => assert_eq!(fleet.evict_worst(), Some(lone)),
             "exclude" => assert_eq!(fleet.exclude(&lone), Ok(true)),
             "drain" => assert_eq!(fleet.drain(&lone), Ok(true)),
+            "drain_timeout" => drop(fleet.drain_timeout(&lone, Duration::ZERO).expect("a member")),
+            "drain_deadline" => drop(fleet.drain_deadline(&lone, Timestamp::ZERO).expect("a member")),
+            "drain_async" => drop(fleet.drain_async(&lone).expect("a member")),
+            "drain_all" => {
+                drop(fleet.drain_all(Timestamp::ZERO));
+                others.iter().for_each(|key| assert_eq!(fleet.undrain(key), Ok(true)));
+            }
             _ => assert_eq!(fleet.eject(&lone), Ok(true)),
+        }
+        if let Some(lease) = lease {
+            lease.finish(Outcome::Ok { latency: Duration::from_millis(1) });
         }
         for _ in 0..20 {
             for key in &others {
                 call(key, 10).unwrap_or_else(|_| {
-                    panic!("{how}: {key} is ejected, for it was compared with what is gone")
+                    panic!("{how}, lent: {is_lent}: {key} is ejected, for it was compared with what is gone")
                 });
             }
         }
-        assert_eq!(fleet.ejected_by_rules(), 0, "{how}");
+        assert_eq!(fleet.ejected_by_rules(), 0, "{how}, lent: {is_lent}");
     }
 }
 

@@ -83,6 +83,51 @@ fn a_step_of_the_ramp_is_no_return_of_what_rests() {
     assert_eq!(told(fleet.acquire()), Some(seconds(60)), "the ramp has steps of less than 2 s");
 }
 
+/// On the ramp with its one unit out, and told to rest: a step gives it a second unit, and what is in the way then is the deadline alone.
+#[test]
+fn a_step_of_the_ramp_shows_when_what_rests_can_be_lent() {
+    for by_name in [false, true] {
+        let (fleet, clock) = fleet_of(1, Capacity::Limited(2), rules().max_share(100).ramp(seconds(32)));
+        let_on_ramp(&fleet, &clock, 0);
+        let lease = fleet.acquire().expect("one unit");
+        fleet.cool(&0, seconds(60)).expect("a member");
+        clock.advance(seconds(33));
+        if by_name {
+            fleet.acquire_key(&0).expect_err("it rests");
+            assert_eq!(phase(&fleet, 0), Phase::Healthy, "the ramp is over");
+        }
+        assert_eq!(fleet.tick(), Some(fleet.now().saturating_add(seconds(27))), "the end of its rest");
+        assert_eq!(phase(&fleet, 0), Phase::Healthy, "the ramp is over");
+        #[cfg(feature = "internals")]
+        fleet.check_invariants();
+        clock.advance(seconds(27));
+        assert!(fleet.peek().is_some(), "a look finds it");
+        drop(fleet.acquire().expect("the second unit"));
+        drop(lease);
+    }
+}
+
+/// Removed on the ramp, with nobody who needs it: nothing waits for steps that will not come.
+#[test]
+fn what_is_removed_on_the_ramp_is_gone() {
+    let ways: [fn(&Fleet); 3] = [
+        |fleet| assert_eq!(fleet.remove(&0).expect("a member").in_flight, 0),
+        |fleet| {
+            assert!(fleet.eject(&0).expect("a member"), "by hand, and removed then");
+            fleet.remove(&0).expect("a member");
+        },
+        |fleet| assert_eq!(fleet.evict_worst(), Some(0)),
+    ];
+    for end in ways {
+        for capacity in [Capacity::Exclusive, Capacity::Limited(4)] {
+            let (fleet, clock) = fleet_of(1, capacity, rules().max_share(100).ramp(seconds(3600)));
+            let_on_ramp(&fleet, &clock, 0);
+            end(&fleet);
+            assert_eq!(fleet.stats().leaving, 0, "nobody has it");
+        }
+    }
+}
+
 #[test]
 fn a_step_of_the_ramp_gives_an_exclusive_one_nothing() {
     let (fleet, clock) = fleet_of(2, Capacity::Exclusive, rules());

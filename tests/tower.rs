@@ -202,6 +202,47 @@ fn a_panic_returns_the_lease() {
     assert!(block_on(layer.layer(service_fn(echo)).oneshot(1)).is_ok());
 }
 
+/// The panic of what a service asks for itself, its filter or the resource's rank, ends that wait, and not the service.
+#[test]
+fn a_panic_that_ends_a_wait_leaves_the_service_usable() {
+    let fleet = fleet(1);
+    let panics = Arc::new(AtomicUsize::new(0));
+    let filter = Arc::clone(&panics);
+    let layer = LeaseLayer::requesting(&fleet, move |fleet| {
+        let panics = Arc::clone(&filter);
+        let accepts = move |_: &Resource| {
+            let before = panics.load(SeqCst);
+            panics.store(before.saturating_sub(1), SeqCst);
+            assert!(before != 1, "planted");
+            true
+        };
+        fleet.request().matching(accepts).owned()
+    });
+    let mut service = layer.layer(service_fn(echo));
+    let mut panics_when_polled = |held: Option<_>| {
+        let mut poll_ready = || {
+            let poll =
+                AssertUnwindSafe(|| Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
+            catch_unwind(poll)
+        };
+        if held.is_some() {
+            assert!(!poll_ready().expect("it is lent"));
+        }
+        panics.store(1, SeqCst);
+        drop(held);
+        assert!(poll_ready().is_err(), "whose wait has ended");
+        assert_eq!(fleet.stats().in_flight, 0);
+        assert!(poll_ready().expect("it waits anew"));
+        assert!(poll_ready().expect("it is ready"));
+        drop(block_on(service.call(1)).unwrap());
+    };
+    // In its own first attempt; and then asked by whoever returns something.
+    panics_when_polled(None);
+    let lease = fleet.acquire_owned().unwrap();
+    panics_when_polled(Some(lease));
+    assert_eq!(fleet.stats().waits.failed, 1);
+}
+
 #[test]
 fn a_rate_limit_cools_the_resource() {
     let fleet = fleet(2);

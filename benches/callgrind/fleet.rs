@@ -35,6 +35,23 @@ pub fn fleet() -> Fleet {
     fleet
 }
 
+/// As [`fleet`], after an update of each: so what another update supersedes is memory of its own, and is freed.
+pub fn changed() -> Fleet {
+    let fleet = fleet();
+    for key in 0..u64::from(RESOURCES) {
+        assert!(fleet.update(Asset::new(key, key, 0)).is_ok(), "known");
+    }
+    fleet
+}
+
+/// An empty fleet, and what is to be inserted.
+pub fn batch() -> (Fleet, Vec<Asset>) {
+    let builder = Scheduler::builder().hasher(FixedState::default()).shards(SHARDS).seed(1);
+    let mut random = SplitMix64::new(3);
+    let assets = (0..u64::from(TIMES)).map(|key| Asset::new(key, random.next_u64(), key)).collect();
+    (builder.build().expect("in range"), assets)
+}
+
 pub fn least() -> Least {
     let builder = Scheduler::builder().hasher(FixedState::default()).shards(SHARDS).seed(1);
     let fleet = fill_loaded(builder.build().expect("in range"));

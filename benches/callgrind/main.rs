@@ -12,8 +12,11 @@ mod fleet;
 
 use std::{hint::black_box, process::ExitCode};
 
-use fleet::{Bare, Fleet, Least, Mutexed, TIMES, bare, fleet, least, mutexed, once, random_keys, ready};
+use fleet::{
+    Bare, Fleet, Least, Mutexed, TIMES, bare, batch, changed, fleet, least, mutexed, once, random_keys, ready,
+};
 use leasehold::{Entry, baseline::Lend};
+use leasehold_benches::Asset;
 
 // Yardstick: pop and push of one binary heap behind one mutex.
 #[unsafe(no_mangle)]
@@ -131,6 +134,14 @@ fn counted_insert_remove(fleet: Fleet) -> Fleet {
     fleet
 }
 
+// Of as many resources, into an empty fleet; its growth is in it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn counted_insert_batch((fleet, assets): (Fleet, Vec<Asset>)) -> Fleet {
+    black_box(fleet.insert_batch(assets).is_ok());
+    fleet
+}
+
 /// What each case works on is made before, and dropped after, what is counted.
 macro_rules! cases {
     ($($case:ident($setup:ident))*) => {
@@ -148,9 +159,10 @@ cases! {
     counted_peek(fleet)
     counted_peek_by_affinity(fleet)
     counted_get(fleet)
-    counted_update(fleet)
+    counted_update(changed)
     counted_exclude_include(fleet)
     counted_insert_remove(fleet)
+    counted_insert_batch(batch)
 }
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@
 //! Units of a budget ([`Share::period`](method@Share::period)) are lent once they have *ripened*: a period after their claim.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::BuildHasher,
     time::Duration,
 };
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     node::{Hold, quietly},
     resource::Resource,
-    scheduler::{InsertError, LeaseInfo, Scheduler, Stats, Token},
+    scheduler::{InsertError, LeaseInfo, Scheduler, Stats},
     sync::{Arc, Clock, Timestamp},
 };
 
@@ -68,11 +68,6 @@ pub struct Desk<R: Resource, S> {
     pub outlived: u64,
     /// Changes that the scheduler has refused, or whose callbacks have panicked.
     pub faults: u64,
-}
-
-/// The recorded leases that are out. Clones their keys.
-pub fn out<R: Resource, S: BuildHasher>(scheduler: &Scheduler<R, S>) -> HashSet<Token> {
-    scheduler.leases().into_iter().filter(|lease| !lease.revoked).map(|lease| lease.token).collect()
 }
 
 impl<R: Resource, S: BuildHasher> Desk<R, S> {
@@ -372,16 +367,18 @@ impl<R: Resource, S: BuildHasher> Local for Desk<R, S> {
         }
     }
 
-    fn take(&mut self, place: usize, claim: &Claim) -> bool {
-        let mut taken = self.fences.take(place, claim);
-        if !taken && self.scheduler.records_leases() {
+    fn take(&mut self, place: usize, claims: &[Claim], most: u32) -> Vec<Claim> {
+        let most = most as usize;
+        let mut taken = self.fences.take(place, claims, most);
+        if taken.len() < most && self.scheduler.records_leases() {
             // A fence of a lease that was taken back keeps nobody from giving the unit back.
-            let _ = self.fences.untie(place, || out(&self.scheduler));
-            taken = self.fences.take(place, claim);
+            self.scheduler.take_back_due();
+            if self.fences.untie(place, |token| self.scheduler.is_lent(token)) {
+                let left: Vec<_> = claims.iter().filter(|claim| !taken.contains(claim)).cloned().collect();
+                taken.extend(self.fences.take(place, &left, most - taken.len()));
+            }
         }
-        if taken {
-            self.forget(place, claim);
-        }
+        taken.iter().for_each(|claim| self.forget(place, claim));
         taken
     }
 

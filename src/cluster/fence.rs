@@ -80,31 +80,32 @@ impl<K> Fences<K> {
         self.slots().entry(place).or_default().push(slot);
     }
 
-    /// Takes a unit away that no fence names.
-    pub fn take(&self, place: usize, claim: &Claim) -> bool {
+    /// Takes units away that no fence names, of these of a resource: the last ones first, at most so many. Answers which. O(units of the resource).
+    pub fn take(&self, place: usize, claims: &[Claim], most: usize) -> Vec<Claim> {
         let mut all = self.slots();
-        let Some(slots) = all.get_mut(&place) else { return true };
-        let Some(unit) = slots.iter().position(|slot| slot.claim == *claim) else { return true };
-        if !slots[unit].bound.is_empty() {
-            return false;
-        }
-        slots.swap_remove(unit);
+        let slots = all.entry(place).or_default();
+        // Tokens are one of a kind.
+        let named: HashSet<u64> =
+            slots.iter().filter(|slot| !slot.bound.is_empty()).map(|slot| slot.claim.token).collect();
+        let unnamed = claims.iter().rev().filter(|claim| !named.contains(&claim.token));
+        let taken: Vec<Claim> = unnamed.take(most).cloned().collect();
+        let tokens: HashSet<u64> = taken.iter().map(|claim| claim.token).collect();
+        slots.retain(|slot| !tokens.contains(&slot.claim.token));
         if slots.is_empty() {
             all.remove(&place);
         }
-        true
+        taken
     }
 
-    /// Unties fences from units of a resource if their leases are not among those that are `out`, as is found afterwards: they were taken back, and
-    /// their holders have not noticed yet. Whether there were any.
-    pub fn untie(&self, place: usize, out: impl FnOnce() -> HashSet<Token>) -> bool {
+    /// Unties fences from units of a resource if their leases are not out, as is found afterwards: they were taken back, and
+    /// their holders have not noticed yet. Whether there were any. O(leases that are bound to units of the resource).
+    pub fn untie(&self, place: usize, is_out: impl Fn(Token) -> bool) -> bool {
         let mut ended = self.bound(place);
+        // A lease that is out and bound was out before: one that is found to have ended never is again.
+        ended.retain(|token| !is_out(*token));
         if ended.is_empty() {
             return false;
         }
-        // A lease that is out and bound was out before: a token that is not found any more never is again.
-        let out = out();
-        ended.retain(|token| !out.contains(token));
         let mut all = self.slots();
         for slot in all.get_mut(&place).into_iter().flatten() {
             slot.bound.retain(|bound| {
@@ -116,7 +117,7 @@ impl<K> Fences<K> {
                 !is_ended
             });
         }
-        !ended.is_empty()
+        true
     }
 
     /// Where a resource is in the roll.
@@ -306,10 +307,25 @@ mod tests {
         assert_eq!((one.token(), Fences::bind(&fences, 0, None).err()), (10, Some(Lost)));
         drop(two);
         assert!(Fences::bind(&fences, 0, None).is_ok());
-        assert!(!fences.take(0, &claim(0)), "it is named");
+        assert!(fences.take(0, &[claim(0)], 1).is_empty(), "it is named");
         drop(one);
-        assert!(fences.take(0, &claim(0)));
+        assert_eq!(fences.take(0, &[claim(0)], 1), [claim(0)]);
         assert_eq!(Fences::bind(&fences, 0, None).err(), Some(Lost));
+    }
+
+    #[test]
+    fn of_many_units_those_without_a_fence_leave_and_no_more_than_asked_for() {
+        let clock = Arc::new(ManualClock::new());
+        let fences = fences(&clock);
+        let all: Vec<Claim> = (0..5).map(claim).collect();
+        all.iter().for_each(|claim| fences.admit(0, claim, 1));
+        // The first one, and the second.
+        let [_one, two] = [(); 2].map(|()| Fences::bind(&fences, 0, None).unwrap());
+        assert_eq!(fences.take(0, &all, 2), [claim(4), claim(3)]);
+        assert_eq!(fences.take(0, &all[..3], 9), [claim(2)]);
+        drop(two);
+        assert_eq!(fences.take(0, &all[..2], 9), [claim(1)]);
+        assert!(fences.take(0, &all[..1], 9).is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    desk::{Desk, out},
+    desk::Desk,
     engine::{Engine, HoldKind, MemberView},
     fence::{Fence, Fences, Lost},
     keeper::{Board, Keeper, Posted},
@@ -276,7 +276,7 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
     ///
     /// # Callbacks
     /// `Hash` and `Eq` of the key, before anything is bound, and the cluster's clock, afterwards: no lock is held, and a panic leaves nothing bound. If
-    /// all units of the resource have fences, what [`Scheduler::leases`] calls, which is asked for those that were taken back; O(leases out) then.
+    /// all units of the resource have fences, what [`Scheduler::reap_overdue`] calls, if something is overdue; O(units of the resource, and fences on them) then.
     ///
     /// # Errors
     /// [`Lost`]: the claim behind the lease has ended, or the lease was revoked.
@@ -292,7 +292,10 @@ impl<R: Resource, S: BuildHasher> Cluster<R, S> {
         let place = self.fences.place(key).ok_or(Lost)?;
         Fences::bind(&self.fences, place, token).or_else(|lost| {
             // Leases that were taken back may be bound to it still.
-            let is_free = self.recorded && self.fences.untie(place, || out(&self.scheduler));
+            if self.recorded {
+                self.scheduler.take_back_due();
+            }
+            let is_free = self.recorded && self.fences.untie(place, |token| self.scheduler.is_lent(token));
             if is_free { Fences::bind(&self.fences, place, token) } else { Err(lost) }
         })
     }

@@ -56,7 +56,7 @@ pub struct ResourceStats {
     pub cancelled: u64,
     /// Failures in a row, up to now.
     pub failures_in_a_row: u32,
-    /// Failures among the last 64 successes and failures.
+    /// Failures among the last 64 successes and failures; after an ejection, from the probe on that succeeded.
     pub recent_failures: u32,
     /// How many of those there were.
     pub recent: u32,
@@ -198,6 +198,14 @@ impl Record {
         self.set_phase(Phase::Probing);
     }
 
+    /// The probe has succeeded, and is the first thing that it is judged by. What came while it was waited for was lent before the
+    /// ejection, or was a probe that failed without a place: neither says how it is now.
+    fn begin_with_probe(&self, latency: u64) {
+        self.forget();
+        self.push(0);
+        self.judged.store(latency.max(1), Relaxed);
+    }
+
     /// No lease is out any more: the next one is not from before the probe, whether or not the last of those said anything.
     pub fn nothing_is_out(&self) {
         // Nearly always so already: then its line is not written.
@@ -305,6 +313,7 @@ impl Record {
                 Outcome::Ok { latency } => {
                     let is_slow = is_outlier(rules, nanos(latency), report.median);
                     if !is_slow {
+                        self.begin_with_probe(nanos(latency));
                         self.set_phase(Phase::Ramping);
                         self.moment.store(report.now, Relaxed);
                         verdict.ramps = true;

@@ -273,10 +273,17 @@ impl Queue {
             // It stays in the body, whose order is all that changes.
             return self.body.replace(position, entry, positions);
         }
-        let old = self.remove(entry.slot(), position, positions);
-        let pushed = match position {
-            IN_TAIL => self.push_used(entry, positions),
-            _ => self.push(entry, positions),
+        let (old, pushed) = if position == IN_TAIL {
+            let at = self.find_in_tail(entry.slot());
+            // Behind another of the tail it is behind the front, too.
+            let is_behind_front =
+                at > 0 || self.front[..self.len].first().is_none_or(|&largest| largest < entry);
+            if is_behind_front && let Some(old) = self.tail.replace(at, entry) {
+                return old;
+            }
+            (self.tail.remove(at), self.push_used(entry, positions))
+        } else {
+            (self.remove(entry.slot(), position, positions), self.push(entry, positions))
         };
         if let Err(entry) = pushed {
             self.exchange(entry, positions);

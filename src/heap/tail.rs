@@ -108,6 +108,17 @@ impl Tail {
         true
     }
 
+    /// Puts an entry in the place of the one with the index, if it belongs between its neighbours.
+    #[inline]
+    pub(super) fn replace(&mut self, at: usize, entry: Entry) -> Option<Entry> {
+        let fits = (at == 0 || self.get(at - 1) < entry) && (at + 1 == self.len || entry < self.get(at + 1));
+        let old = self.get(at);
+        if fits {
+            self.set(at, entry);
+        }
+        fits.then_some(old)
+    }
+
     /// Where the entry of a slot is. The largest are looked at first.
     pub(super) fn find(&self, slot: u32) -> Option<usize> {
         (0..self.len).rev().find(|&at| self.get(at).slot() == slot)

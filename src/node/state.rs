@@ -207,6 +207,11 @@ impl State {
         self.has(flag::REMOVED)
     }
 
+    /// In the fleet: neither staged nor removed.
+    pub const fn is_in(self) -> bool {
+        !self.has(flag::STAGED | flag::REMOVED)
+    }
+
     /// Whether a return to this state is of interest to others than those who lend: it cools, drains, or was removed.
     #[inline]
     pub const fn is_remarkable(self) -> bool {

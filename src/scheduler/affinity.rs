@@ -183,7 +183,11 @@ impl<R: Resource> Core<R> {
         let slots = self.own_slots(shard, hash);
         let nodes = {
             let locked = shard.lock();
-            slots.map(|slot| (slot < locked.slots_used()).then(|| locked.node_at(slot)).flatten())
+            // Neither what is removed and still lent, nor what is part of a batch to come.
+            slots.map(|slot| {
+                let node = (slot < locked.slots_used()).then(|| locked.node_at(slot)).flatten();
+                node.filter(|node| self.visible(node).is_some())
+            })
         };
         let mut choices = Vec::new();
         for node in nodes.into_iter().flatten() {

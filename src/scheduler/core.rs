@@ -146,17 +146,17 @@ impl<R: Resource> Core<R> {
     }
 
     /// The shard on which a sticky strategy stays, or the only one, if it has nothing but its ready heap to show: the usual case of
-    /// [`choose`](Self::choose), in line, with one look at the shard.
+    /// [`choose`](Self::choose), in line, with one look at the shard. It may be one that is empty, if the rank of its best has no bound.
     #[inline(always)]
     pub fn stay(&self, cell: &Cell) -> Option<(usize, &Shard<R>)> {
-        let (current, bound) = self.selector.current(cell)?;
-        let shard = self.shards.get(current)?;
+        let stay = self.selector.current(cell)?;
+        let shard = self.shards.get(stay.shard)?;
         let face = shard.face();
-        if face.staged() != 0 || face.best_rank().is_none_or(|rank| rank > bound) {
+        if face.staged() != 0 || face.best_rank_or_last() > stay.bound {
             return None;
         }
-        self.selector.stayed(cell);
-        Some((current, shard))
+        self.selector.stayed(cell, stay);
+        Some((stay.shard, shard))
     }
 
     /// The shard that the strategy would try first. `cell` is its memory for the running thread, used before or not.
@@ -313,7 +313,13 @@ impl<R: Resource> Core<R> {
     /// The word of a node that a lookup found, if it is visible: not removed, and not part of a batch to come.
     #[inline]
     pub fn visible(&self, node: &Node<R>) -> Option<State> {
-        let mut state = node.state.load();
+        let state = node.state.load();
+        if state.is_in() { Some(state) } else { self.visible_staged(node, state) }
+    }
+
+    /// The same of one that is staged or removed.
+    #[cold]
+    fn visible_staged(&self, node: &Node<R>, mut state: State) -> Option<State> {
         if state.is_staged() {
             if !self.roster.is_committed(node.batch()) {
                 return None;

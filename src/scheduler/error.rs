@@ -406,6 +406,9 @@ impl fmt::Display for NoneEligible {
 
 /// How many resources are kept from being lent, each counted under the one reason that matters most: excluded before
 /// draining before ejected before at capacity before cooling.
+///
+/// Of the whole fleet, also if the caller's filter refuses some: what stands in the way of those is counted too, so that one at capacity need not
+/// be one whose return would help. [`earliest`](NoneEligible::earliest) is of those that it accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -4,10 +4,25 @@ use std::{borrow::Borrow, hash::BuildHasher, hash::Hash, ptr::NonNull, time::Dur
 
 use super::{Scheduler, core::Core, error::KeyError};
 use crate::{
-    node::{Hold, Node},
+    node::{Hold, Moved, Node, Refused},
     resource::Resource,
-    shard::{Count, Pin},
+    shard::{Count, Locked, Pin},
 };
+
+impl<R: Resource> Core<R> {
+    /// Adds a hold that no moment ends. The lock is its home's.
+    pub(super) fn withhold(
+        &self,
+        locked: &mut Locked<'_, R>,
+        node: &Node<R>,
+        hold: Hold,
+        count: Count,
+    ) -> Result<Moved, Refused> {
+        let moved = locked.hold(node, hold, count)?;
+        self.forget_median(locked, node);
+        Ok(moved)
+    }
+}
 
 impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     /// Runs `f` on the visible node with this key, absorbed; `None` from it means that the node is gone.
@@ -54,14 +69,9 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
     {
         self.with_member(key, |core, node, _| {
             let mut locked = core.lock(core.home(node));
-            let moved = locked.hold(node, hold, count).ok()?;
+            let moved = core.withhold(&mut locked, node, hold, count).ok()?;
             // An ejection by hand has no end: it takes over one that has.
-            let until = if hold == Hold::Ejected {
-                core.take_over(&mut locked, node)
-            } else {
-                core.forget_median(&locked, node);
-                None
-            };
+            let until = if hold == Hold::Ejected { core.take_over(&mut locked, node) } else { None };
             drop(locked);
             if let Some(until) = until {
                 core.taken_over(node, until);

@@ -216,7 +216,6 @@ impl<R: Resource> Core<R> {
         let Some(mut locked) = newcomer.lock_seated() else {
             // Not after an eviction: then it has a slot.
             self.roster.subtract();
-            self.trim_ejected();
             return Err(Refusal::ShardFull);
         };
         let admitted = locked.admit(newcomer.node(), newcomer.drains || self.roster.newcomers_drain());
@@ -258,6 +257,8 @@ impl<R: Resource> Core<R> {
             Err(refusal) => {
                 let node = newcomer.node.expect("it is ours");
                 let returned = newcomer.take_back();
+                // The place in the roster may have been taken and given back. Not before the newcomer is out: this runs user code.
+                self.trim_ejected();
                 // SAFETY: given up, but the guard, which is older, keeps it. Cloned now, when nothing is left to undo.
                 #[allow(unsafe_code)]
                 let key = unsafe { node.as_ref() }.key().clone();

@@ -17,7 +17,8 @@ use crate::{
 /// the value stays as it was lent, and the return of a removed resource is a no-op but for the counts.
 ///
 /// A lease that is leaked (`mem::forget`) keeps its unit of capacity until somebody revokes it, see
-/// [`Builder::max_hold`](crate::Builder::max_hold), or for ever; its value, if superseded, is kept while the scheduler lives.
+/// [`Builder::max_hold`](crate::Builder::max_hold), or for ever; its value, if superseded, is never dropped, nor is the block of memory
+/// that the value was in: nothing else knows of it. Other values are dropped with the scheduler at the latest.
 ///
 /// A lease that was revoked still reads its value, and its drop changes nothing: see [`is_revoked`](Lease::is_revoked).
 ///

@@ -306,6 +306,20 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.core.limits.is_some()
     }
 
+    /// Whether the lease of a token is out, if it was when the caller got the token. O(1).
+    #[cfg(feature = "cluster")]
+    pub(crate) fn is_lent(&self, token: super::Token) -> bool {
+        self.core.tokens.is_lent(token)
+    }
+
+    /// Takes back what is overdue, if that is wanted, and if it is time to look. What [`reap_overdue`](Scheduler::reap_overdue) calls.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn take_back_due(&self) {
+        if let Some(limits) = &self.core.limits {
+            let _ = self.core.reap_due(limits, self.core.now());
+        }
+    }
+
     /// After how long a lease is taken back by itself; none if it never is.
     #[cfg(feature = "cluster")]
     pub(crate) fn revokes_after(&self) -> Option<std::time::Duration> {

@@ -91,9 +91,9 @@ impl<'a, R: Resource> Unit<'a, R> {
         let eject = verdict.is_some_and(|verdict| verdict.eject.is_some());
         if deadline.is_none() && !eject && !core.waiters.gate().is_free() {
             if let Some((verdict, report)) = verdict.zip(report) {
-                core.after_judgement(&mut locked, alive, &verdict, report.now);
+                let due = core.after_judgement(&mut locked, alive, &verdict, report.now);
                 drop(locked);
-                core.enter_verdict(alive, &verdict, report.now);
+                core.enter_verdict(alive, due);
             } else {
                 drop(locked);
             }
@@ -110,9 +110,9 @@ impl<'a, R: Resource> Unit<'a, R> {
             drop(locked);
             return core.gave_back(shard, node, moved, garbage, guard.filter(|_| !ranked));
         };
-        core.after_judgement(&mut locked, alive, &verdict, report.now);
+        let due = core.after_judgement(&mut locked, alive, &verdict, report.now);
         drop(locked);
-        core.enter_verdict(alive, &verdict, report.now);
+        core.enter_verdict(alive, due);
         // With the outcome the forecast has become false, if outcomes have a say.
         let is_ranked_anew = alive.is_shared() && !ranked;
         core.gave_back(shard, node, moved, garbage, guard.filter(|_| is_ranked_anew))
@@ -135,6 +135,30 @@ impl<R: Resource> Drop for Anyhow<'_, R> {
             // The rank stays that of the load before.
             drop(unit.give_back(None, None));
         }
+    }
+}
+
+/// As [`Anyhow`], of a lease that ends as usual. Nothing else is made before it has to be.
+struct Usual<'a, R: Resource> {
+    core: &'a Core<R>,
+    held: &'a Held<R>,
+    outcome: Option<Count>,
+}
+
+impl<R: Resource> Usual<'_, R> {
+    /// User code has not panicked.
+    fn calm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<R: Resource> Drop for Usual<'_, R> {
+    #[cold]
+    fn drop(&mut self) {
+        let ending = Ending { count: self.outcome, ..Ending::default() };
+        let unit = Unit { core: self.core, node: self.held.node, value: self.held.value, ending };
+        // The rank stays that of the load before.
+        drop(unit.give_back(None, None));
     }
 }
 
@@ -277,11 +301,9 @@ impl<R: Resource> Core<R> {
             return false;
         }
         let guard = self.pin();
-        let ending = Ending { count: outcome, ..Ending::default() };
-        let unit = Unit { core: self, node: held.node, value: held.value, ending };
-        let unit = Anyhow(Some(unit));
+        let unit = Usual { core: self, held, outcome };
         let forecast = self.forecast(node, in_flight - 1, &guard);
-        let _ = unit.calm();
+        unit.calm();
         let shard = self.home(node);
         let mut locked = self.lock(shard);
         let load = if self.waiters.gate().is_free() {

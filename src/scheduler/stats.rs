@@ -54,7 +54,8 @@ pub struct Stats {
     /// for which there was nobody else, or whose resource was taken out at that moment, which count as taken and returned once more. The latter are counted in
     /// [`WaitStats::unused`]: while nothing is on its way, `lent - waits.unused` leases have begun.
     pub lent: u64,
-    /// Acquisitions that did not wait and were told that there was nothing eligible; of one by its key, that this resource was not.
+    /// Acquisitions that did not wait and were told that there was nothing eligible; of one by its key, that this resource was not. Also if
+    /// the caller waits then: a wait begins with a try of its own, which is not counted.
     pub in_vain: u64,
     /// Leases that ended.
     pub returned: u64,

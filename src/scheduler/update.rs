@@ -81,13 +81,17 @@ impl<R: Resource> Core<R> {
     /// The tail of a removal, by the one who won it.
     pub(super) fn forget(&self, node: &Node<R>, gone: Gone, guard: &Pin<'_>) {
         if self.health.is_some() {
+            if !gone.alone {
+                self.strike_all(node);
+            }
             self.trim_ejected();
         }
         // Somebody who wants to insert the key may have been faster.
         let _ = self.map.remove_item(node, guard);
         self.fail_named(node);
         let garbage = if gone.alone { Garbage::node(node) } else { self.home(node).lock().unlink(node) };
-        self.retire(garbage);
+        // In the caller's section: one of its own would be left on the long way.
+        self.retire_in(garbage, guard);
     }
 }
 

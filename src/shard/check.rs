@@ -88,7 +88,7 @@ impl<R: Resource> Shard<R> {
         assert_eq!(locked.inner.ready.len() as u32, face.standing(Standing::Eligible), "the ready heap");
         assert_eq!(locked.inner.cooling.len() as u32, face.standing(Standing::Cooling), "the cooling heap");
         assert_eq!(locked.inner.cooled, cooled, "nodes with the cooling hold");
-        assert_eq!(Hold::ALL.map(|hold| self.holds(hold)), holds, "members with each hold");
+        assert_eq!(Hold::ALL.map(|hold| self.held(hold)), holds, "members with each hold");
         assert_eq!(face.available(), available, "free units");
         locked.check_face();
         tally

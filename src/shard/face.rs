@@ -50,6 +50,8 @@ pub enum Count {
     Excluded,
     Included,
     Updated,
+    /// Insertions and updates, each counted before its CAS: see [`Face::content`].
+    Content,
     // The last two are on the line of the standings.
     Lent,
     Returned,
@@ -57,7 +59,7 @@ pub enum Count {
 
 impl Count {
     /// How many kinds there are.
-    pub const KINDS: usize = 19;
+    pub const KINDS: usize = 20;
 
     /// The event that tells of it.
     pub(super) const fn event(self) -> Option<EventKind> {
@@ -83,12 +85,13 @@ impl Count {
 
 /// The published words of one shard.
 ///
-/// In this order, and with the lock right behind (`Shard`), an acquisition and a return write two lines of it: from the last two
-/// counts to `available`, and from `sequence` to the lock and what it guards first.
+/// In this order, and with the lock right behind (`Shard`), an acquisition and a return write two lines of it: from the last two counts to
+/// `spare`, and from `sequence` to the lock and what it guards first. An update writes the second of these, and the line that ends with the
+/// counts before the last two.
 #[repr(C)]
 pub struct Face<R: Resource> {
     /// Nothing: with it the last two counts begin a line.
-    _room: [u64; 2],
+    _room: u64,
     // What changes seldom.
     earliest: AtomicU64,
     first_due: AtomicPtr<Node<R>>,
@@ -98,9 +101,11 @@ pub struct Face<R: Resource> {
     slots: AtomicU32,
     counts: [AtomicU64; Count::KINDS],
     // What every change of a standing writes.
-    content: AtomicU64,
     standings: [AtomicU32; Standing::COUNT],
-    available: AtomicU64,
+    /// Free units of eligible resources beside the first of each: exclusive ones have none.
+    spare: AtomicU64,
+    /// Nothing: with it `sequence` begins a line.
+    _more_room: u64,
     // What every critical section writes, and others read to choose a shard.
     sequence: AtomicU64,
     best_rank: AtomicU64,
@@ -123,17 +128,17 @@ pub const NEVER: u64 = u64::MAX;
 impl<R: Resource> Face<R> {
     pub fn new() -> Self {
         Face {
-            _room: [0; 2],
+            _room: 0,
+            _more_room: 0,
             sequence: AtomicU64::new(0),
             best_rank: AtomicU64::new(u64::MAX),
             best: AtomicPtr::new(ptr::null_mut()),
             earliest: AtomicU64::new(NEVER),
-            available: AtomicU64::new(0),
+            spare: AtomicU64::new(0),
             staged: AtomicU32::new(0),
             staged_rank: AtomicU64::new(u64::MAX),
             staged_best: AtomicPtr::new(ptr::null_mut()),
             first_due: AtomicPtr::new(ptr::null_mut()),
-            content: AtomicU64::new(0),
             slots: AtomicU32::new(0),
             standings: std::array::from_fn(|_| AtomicU32::new(0)),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -148,6 +153,12 @@ impl<R: Resource> Face<R> {
         // On one line with the rank, where the count is on another. A null is compared, never followed.
         let is_none = self.best.load(Ordering::Relaxed).is_null();
         if is_none { None } else { Some(self.best_rank.load(Ordering::Relaxed)) }
+    }
+
+    /// The same; the worst of ranks if there is none.
+    #[inline(always)]
+    pub fn best_rank_or_last(&self) -> u64 {
+        self.best_rank.load(Ordering::Relaxed)
     }
 
     /// Where the best eligible resource is published; null if there is none. Load it through a guard, with Acquire.
@@ -170,7 +181,7 @@ impl<R: Resource> Face<R> {
     /// Free units of capacity over all eligible resources.
     #[inline]
     pub fn available(&self) -> u64 {
-        self.available.load(Ordering::Relaxed)
+        u64::from(self.standing(Standing::Eligible)) + self.spare.load(Ordering::Relaxed)
     }
 
     /// The batch of which a part waits here to be absorbed; 0 if none does.
@@ -199,7 +210,7 @@ impl<R: Resource> Face<R> {
     pub fn content(&self) -> u64 {
         // Relaxed: whatever told us of that CAS's effect was read with Acquire and published after this number, so we read it
         // or a later one. If we read an older one, nothing that we have seen comes after that CAS.
-        self.content.load(Ordering::Relaxed)
+        self.count(Count::Content)
     }
 
     /// How many resources stand there.
@@ -277,7 +288,7 @@ impl<R: Resource> Face<R> {
 
     /// To be called before the CAS, whose Release orders it.
     pub(super) fn touch_content(&self) {
-        self.content.store(self.content.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.tally(Count::Content);
     }
 
     #[inline]
@@ -298,10 +309,13 @@ impl<R: Resource> Face<R> {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);
     }
 
+    /// A resource had so many units [to spare](Face), and has now so many.
     #[inline]
-    pub(super) fn change_available(&self, before: u32, after: u32) {
-        let available = self.available.load(Ordering::Relaxed) + u64::from(after) - u64::from(before);
-        self.available.store(available, Ordering::Relaxed);
+    pub(super) fn change_spare(&self, before: u32, after: u32) {
+        if before != after {
+            let spare = self.spare.load(Ordering::Relaxed) + u64::from(after) - u64::from(before);
+            self.spare.store(spare, Ordering::Relaxed);
+        }
     }
 }
 

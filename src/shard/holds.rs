@@ -2,6 +2,9 @@
 //!
 //! Counted where a flag moves: a lease that is neither followed by a cooling nor by an ejection does not come here. Words as those of
 //! the face: written under the shard's lock between its F1 and F4, read by anyone, of one moment if the face's sequence says so.
+//!
+//! An exclusion and its end are no such place: both are on the face, and how often they happened says how many are excluded. What is
+//! counted here of that is what it does not say: one less for each that has left the fleet while it was excluded.
 
 // Clippy resolves the facade's names to the types behind them and cannot tell the way through it from the way around.
 #![allow(clippy::disallowed_types)]
@@ -22,8 +25,8 @@ impl Default for Holds {
 }
 
 impl Holds {
-    /// How many members have it.
-    pub fn of(&self, hold: Hold) -> u64 {
+    /// How many members have it; of those excluded, see the header.
+    pub(super) fn of(&self, hold: Hold) -> u64 {
         // Relaxed, here and below: as the words of the face.
         self.0[hold as usize].load(Ordering::Relaxed)
     }
@@ -39,17 +42,20 @@ impl Holds {
         }
     }
 
-    /// The same for a transition of a member in which this hold has moved, and no other. To be called by the holder of the lock.
+    /// The same for a transition of a member in which this hold has moved, and no other, and which the face counts. To be called by the
+    /// holder of the lock.
     #[inline]
     pub(super) fn follow_one(&self, hold: Hold, is_held: bool) {
-        self.add(hold as usize, is_held);
+        if hold != Hold::Excluded {
+            self.add(hold as usize, is_held);
+        }
     }
 
     #[inline]
     fn add(&self, place: usize, more: bool) {
         let cell = &self.0[place];
         let count = cell.load(Ordering::Relaxed);
-        cell.store(if more { count + 1 } else { count - 1 }, Ordering::Relaxed);
+        cell.store(if more { count.wrapping_add(1) } else { count.wrapping_sub(1) }, Ordering::Relaxed);
     }
 }
 

@@ -127,8 +127,8 @@ impl<R: Resource> Locked<'_, R> {
         let inner = &mut **self.inner;
         let _ = inner.ready.pop_min(&mut inner.slots);
         let face = self.face();
+        // It had nothing to spare.
         face.shift(Standing::Eligible, Standing::AtCapacity);
-        face.change_available(1, 0);
         self.tally(Count::Lent, node, moved.to);
         Some((NonNull::from(node), node.value_ptr()))
     }
@@ -217,9 +217,8 @@ impl<R: Resource> Locked<'_, R> {
             } else {
                 self.unqueue(Standing::Eligible, slot);
             }
+            // That was its last free unit: it had nothing to spare.
             face.shift(Standing::Eligible, Standing::AtCapacity);
-            // All that was free of it, should the limit have been lowered below the leases that are out.
-            face.change_available(limit.saturating_sub(moved.from.in_flight()), 0);
         } else {
             // It stays in the heap, but as the one used last among its equals; also among those that it will meet at the
             // rank of its new load.
@@ -231,7 +230,7 @@ impl<R: Resource> Locked<'_, R> {
             } else {
                 self.requeue(slot, rank, true);
             }
-            face.change_available(1, 0);
+            face.change_spare(1, 0);
         }
         self.tally(Count::Lent, node, moved.to);
         Ok(Lent {
@@ -336,8 +335,9 @@ impl<R: Resource> Locked<'_, R> {
         if moved.from.is_full() && moved.to.is_eligible() {
             // By far the most common return: it stood at its capacity, since a return takes no hold away.
             self.queue_used(node.rank(), before.slot);
+            // That is its first free unit: it has nothing to spare.
+            debug_assert_eq!(before.limit - moved.to.in_flight(), 1, "it was full by its limit");
             face.shift(Standing::AtCapacity, Standing::Eligible);
-            face.change_available(0, before.limit - moved.to.in_flight());
         } else {
             if let Some(deadline) = deadline
                 && cool
@@ -567,20 +567,23 @@ impl<R: Resource> Locked<'_, R> {
         };
         let old = node.swap_value(value);
         node.note_limit(limit);
-        let (before, claims, owned) = self.owned(node, |owned| {
+        let (before, claimed, owned) = self.owned(node, |owned| {
             let before = std::mem::replace(&mut owned.limit, limit);
             let leases = moved.from.in_flight() - owned.superseded;
             owned.superseded += leases;
-            // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
-            let claims = unsafe {
-                old.as_ref().with_claims(|claims| {
-                    claims.leases = leases;
-                    *claims
-                })
+            // Each pin of a value is one of its node as well. Without either nobody has a claim on the value, which is not looked at.
+            let claimed = leases > 0 || !owned.pins.is_none();
+            let claimed = claimed && {
+                // SAFETY: the home lock is held; the old value is freed only after this, by rule 6.
+                unsafe {
+                    old.as_ref().with_claims(|claims| {
+                        claims.leases = leases;
+                        leases > 0 || !claims.pins.is_none()
+                    })
+                }
             };
-            (before, claims, *owned)
+            (before, claimed, *owned)
         });
-        let claimed = claims.leases > 0 || !claims.pins.is_none();
         node.set_rank(rank);
         if moved.from.is_eligible() && moved.to.is_eligible() {
             self.requeue(owned.slot, rank, false);

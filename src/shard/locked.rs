@@ -251,10 +251,10 @@ impl<'s, R: Resource> Locked<'s, R> {
         if from != to {
             face.shift(from, to);
         }
-        let free = |state: State, limit: u32| {
-            if state.is_eligible() { limit.saturating_sub(state.in_flight()) } else { 0 }
-        };
-        face.change_available(free(moved.from, before), free(moved.to, owned.limit));
+        // What is eligible has a free unit: none comes without this one.
+        let spare =
+            |state: State, limit: u32| if state.is_eligible() { limit - state.in_flight() - 1 } else { 0 };
+        face.change_spare(spare(moved.from, before), spare(moved.to, owned.limit));
     }
 }
 

@@ -162,9 +162,27 @@ impl<R: Resource> Shard<R> {
         &self.face
     }
 
-    /// How many members have this hold.
+    /// How many members have this hold. Of those excluded no more than there are members, even if what is read is of several moments.
     pub fn holds(&self, hold: Hold) -> u64 {
-        self.holds.of(hold)
+        match hold {
+            // Read at several moments it may be less than nothing, or as much too large as exclusions came between.
+            Hold::Excluded => {
+                (self.held(hold).cast_signed()).clamp(0, self.face.members().cast_signed()).cast_unsigned()
+            }
+            _ => self.held(hold),
+        }
+    }
+
+    /// The same, as the words say it.
+    fn held(&self, hold: Hold) -> u64 {
+        let counted = self.holds.of(hold);
+        match hold {
+            Hold::Excluded => {
+                let (begun, ended) = (self.face.count(Count::Excluded), self.face.count(Count::Included));
+                counted.wrapping_add(begun).wrapping_sub(ended)
+            }
+            _ => counted,
+        }
     }
 
     /// The events, if anybody wants them.

@@ -27,6 +27,7 @@ mod weighted;
 use std::{error::Error, fmt};
 
 pub use custom::SelectShard;
+pub use sticky::Stay;
 
 use crate::{
     shard_set::MAX_SHARDS,
@@ -280,31 +281,31 @@ impl Selector {
     /// Only if a custom strategy does; the cell then keeps its state.
     #[inline]
     pub fn select<V: ShardView>(&self, view: &V, cell: &Cell) -> usize {
-        if let Some((current, bound)) = self.current(cell)
-            && current < self.shards as usize
-            && view.best_rank(current).is_some_and(|rank| rank <= bound)
+        if let Some(stay) = self.current(cell)
+            && stay.shard < self.shards as usize
+            && view.best_rank(stay.shard).is_some_and(|rank| rank <= stay.bound)
         {
-            self.stayed(cell);
-            return current;
+            self.stayed(cell, stay);
+            return stay.shard;
         }
         self.select_anew(view, cell)
     }
 
-    /// Where a sticky strategy would stay, and up to which rank; to be told by [`stayed`](Self::stayed) if it does. The only shard, if there
+    /// Where a sticky strategy would stay; to be told by [`stayed`](Self::stayed) if it does. The only shard, if there
     /// is one. `None` of any other strategy, and of a sticky one with a blank cell.
     #[inline(always)]
-    pub fn current(&self, cell: &Cell) -> Option<(usize, u64)> {
+    pub fn current(&self, cell: &Cell) -> Option<Stay> {
         match self.kind {
             Kind::Sticky { .. } => sticky::current(cell),
-            Kind::Single { .. } => Some((0, u64::MAX)),
+            Kind::Single { .. } => Some(Stay { shard: 0, bound: u64::MAX, left: 1 }),
             _ => None,
         }
     }
 
     /// It was stayed there.
     #[inline(always)]
-    pub fn stayed(&self, cell: &Cell) {
-        sticky::stayed(cell);
+    pub fn stayed(&self, cell: &Cell, stay: Stay) {
+        sticky::stayed(cell, stay);
     }
 
     fn select_anew<V: ShardView>(&self, view: &V, cell: &Cell) -> usize {

@@ -5,25 +5,40 @@ use std::hint::select_unpredictable;
 use super::{Cell, ShardView, two_below};
 use crate::sync::{SplitMix64, atomic::Ordering};
 
-/// The current shard while its time lasts, and the rank that its best may have: nothing that was drawn with it has become better than it
-/// is now. Of a cell of another selector the shard may be any number.
-///
-/// The rank bounds the loss in order: as resources are taken, the shard's best rank rises; once it passes the
-/// runner-up's, staying would prefer locality to rank.
+/// A shard to stay on.
+#[derive(Clone, Copy)]
+pub struct Stay {
+    /// Of a cell of another selector it may be any number.
+    pub shard: usize,
+    /// The rank that its best may have: nothing that was drawn with it has become better than it is now.
+    ///
+    /// That bounds the loss in order: as resources are taken, the shard's best rank rises; once it passes the
+    /// runner-up's, staying would prefer locality to rank.
+    pub bound: u64,
+    /// For how many more acquisitions; 1 or more.
+    pub(super) left: u32,
+}
+
+/// The current shard while its time lasts.
 #[inline(always)]
-pub(super) fn current(cell: &Cell) -> Option<(usize, u64)> {
+pub(super) fn current(cell: &Cell) -> Option<Stay> {
     // Relaxed: see `Cell`.
-    if cell.left.load(Ordering::Relaxed) == 0 {
+    let left = cell.left.load(Ordering::Relaxed);
+    if left == 0 {
         return None;
     }
-    Some((cell.current.load(Ordering::Relaxed) as usize, cell.bound.load(Ordering::Relaxed)))
+    Some(Stay {
+        shard: cell.current.load(Ordering::Relaxed) as usize,
+        bound: cell.bound.load(Ordering::Relaxed),
+        left,
+    })
 }
 
 /// It is stayed there once more.
 #[inline(always)]
-pub(super) fn stayed(cell: &Cell) {
-    // Not a read-modify-write: if two threads count as one, the stay is a little longer.
-    cell.left.store(cell.left.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+pub(super) fn stayed(cell: &Cell, stay: Stay) {
+    // Not a read-modify-write, and what was read is not read again: if two threads count as one, the stay is a little longer.
+    cell.left.store(stay.left - 1, Ordering::Relaxed);
 }
 
 /// A new choice. `shards` is 2 or more.

@@ -150,6 +150,27 @@ fn nothing_measured_is_no_success() {
     }
 }
 
+/// What a rate that no machine can send leaves over is not drawn one by one, and is counted all the same.
+#[test]
+fn a_rate_that_nobody_can_send_comes_to_an_end() {
+    let seconds = 4;
+    let mut arguments =
+        vec!["gpu", "--duration", "4s", "--rounds", "1", "--workers", "2", "--subject", "sticky"];
+    for change in ["loop=open", "rate=10000000", "burst=steady"] {
+        arguments.extend(["--set", change]);
+    }
+    let (output, result) = play(&arguments);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let run = runs(&result).next().unwrap().1;
+    let [requests, unsent] = ["requests", "unsent"].map(|name| run[name].as_u64().unwrap());
+    let expected = seconds * 10_000_000;
+    assert!((requests + unsent).abs_diff(expected) < expected / 100, "{requests} + {unsent}");
+    assert!(run["unanswered_ns"]["count"].as_u64().unwrap() >= unsent, "{}", run["unanswered_ns"]);
+    // Their moments are spread over the round, but for the first ones, as far as these were sent.
+    let p50 = run["unanswered_ns"]["p50"].as_u64().unwrap();
+    assert!((1_000_000_000..2_200_000_000).contains(&p50), "{p50}");
+}
+
 /// Sends Ctrl-C after so long, and waits for the end.
 #[cfg(unix)]
 fn interrupted(arguments: &[&str], after: Duration) -> Output {

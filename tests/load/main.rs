@@ -286,6 +286,35 @@ fn tables_are_for_people_and_files_appear_whole() {
     assert!(!text.contains("WRONG"), "{text}");
 }
 
+/// A file that is read is not replaced by the result; of a ready scenario none is read, whatever it is called.
+#[test]
+fn out_is_never_an_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let [mine, trace] = ["mine.toml", "trace.csv"].map(|name| directory.path().join(name));
+    fs::write(&trace, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,5,1000\n").unwrap();
+    let text = format!(
+        "loop = \"open\"\nburst = \"trace\"\nhold = \"trace\"\ntrace = {trace:?}\nduration = \"100ms\"\nrounds = 1\n"
+    );
+    fs::write(&mine, &text).unwrap();
+    let scenario = mine.to_str().unwrap();
+    for command in ["load", "tune"] {
+        for (input, name) in [(&mine, "the scenario"), (&trace, "the scenario's trace")] {
+            let before = fs::read(input).unwrap();
+            let input = input.to_str().unwrap();
+            let output = run(&[command, scenario, "--out", input]);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{command}: {stderr}");
+            assert!(stderr.contains(&format!("another file than that of {name}, found")), "{stderr}");
+            assert_eq!(fs::read(input).unwrap(), before, "{command}");
+        }
+    }
+    fs::write(directory.path().join("gateway"), "a result").unwrap();
+    let arguments = ["load", "gateway", "--duration", "50ms", "--rounds", "1", "--out", "gateway"];
+    let output = common::tool(&arguments).current_dir(directory.path()).output().unwrap();
+    assert_ne!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_ne!(fs::read(directory.path().join("gateway")).unwrap(), b"a result");
+}
+
 /// The same loss from both sides; of eight shards that are looked at one at a time there is some, of all of them next to none.
 #[test]
 fn delays_are_sampled_beside_rank_errors() {

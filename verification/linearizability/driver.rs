@@ -137,11 +137,22 @@ pub struct Setup {
     pub room: usize,
     /// One failure ejects, for ever, and all may be ejected at once.
     pub rules: bool,
+    /// How many acquisitions stay in a shard: 1 looks at all of them each time, which is exact; more chooses the better of two, as the
+    /// default does.
+    pub period: u32,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Setup { shards: 1, units: 1, by_load: false, room: 2 * KEYS, rules: false }
+        Setup { shards: 1, units: 1, by_load: false, room: 2 * KEYS, rules: false, period: 1 }
+    }
+}
+
+/// Of [`Setup::period`].
+fn strategy(period: u32) -> Strategy {
+    match period {
+        1 => Strategy::BestOf { choices: usize::MAX },
+        _ => Strategy::Sticky { choices: 2, period },
     }
 }
 
@@ -170,7 +181,7 @@ impl Fleet {
         let clock = Arc::new(ManualClock::new());
         let builder = Scheduler::builder()
             .shards(setup.shards)
-            .strategy(Strategy::BestOf { choices: usize::MAX })
+            .strategy(strategy(setup.period))
             .hasher(Fixed)
             .clock(Arc::clone(&clock))
             .seed(7)

@@ -64,6 +64,7 @@ fn one(seed: u64) -> usize {
         by_load: false,
         room: 0,
         rules: random.below(2) == 0,
+        period: 1 + random.below(3),
     };
     // Every fourth history.
     let turns = setup.shards == 2 && random.below(4) < 3;

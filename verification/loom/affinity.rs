@@ -13,7 +13,7 @@ use crate::{
     specification::Op::{self, *},
 };
 
-const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false };
+const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false, period: 1 };
 
 fn end(fleet: Arc<Fleet>) {
     let Ok(fleet) = Arc::try_unwrap(fleet) else { panic!("all threads are gone") };

@@ -21,7 +21,7 @@ fn never_none(
     accepts: fn(&Res) -> bool,
 ) {
     model_within(bound, move || {
-        let setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false };
+        let setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false, period: 1 };
         let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(strategy())));
         let mut actor = Actor::new(&fleet, 0);
         actor.run(&steps(before));
@@ -114,7 +114,7 @@ fn learned(
 ) {
     model_within(bound, move || {
         // Two units, so that what is lent is still eligible.
-        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12, rules: false };
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12, rules: false, period: 1 };
         let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
         let mut actor = Actor::new(&fleet, 0);
         actor.run(&steps(before));
@@ -198,7 +198,7 @@ fn learned_from_the_roster() {
 #[test]
 fn learned_within_the_scan() {
     model_within(1, || {
-        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12, rules: false };
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 12, rules: false, period: 1 };
         let fleet = Arc::new(Fleet::with(setup, |builder| builder.strategy(inexact())));
         let mut actor = Actor::new(&fleet, 0);
         actor.run(&steps(&[Insert(1), Insert(3), Insert(5)]));

@@ -15,13 +15,17 @@ fn fleet(members: u8, percent: u32) -> Arc<Fleet> {
 }
 
 fn fleet_in(shards: usize, members: u8, percent: u32) -> Arc<Fleet> {
+    fleet_with(shards, members, percent, Duration::ZERO)
+}
+
+fn fleet_with(shards: usize, members: u8, percent: u32, ramp: Duration) -> Arc<Fleet> {
     let rules = Ejection::default()
         .consecutive_failures(1)
         .max_share(percent)
         .jitter(0)
         .base(Duration::from_nanos(10))
         .without_place(Backoff::None)
-        .ramp(Duration::ZERO);
+        .ramp(ramp);
     let setup = Setup { shards, units: 2, ..Setup::default() };
     let fleet = Arc::new(Fleet::with(setup, |builder| builder.ejection(rules)));
     for key in 0..members {
@@ -177,6 +181,72 @@ fn eject_readmit() {
         share_holds(&fleet, 100);
         let _ = fleet.scheduler.readmit(&0);
         assert_eq!(fleet.scheduler.ejected_by_rules(), 0);
+        end(fleet);
+    });
+}
+
+/// A probe succeeds, and the ramp that begins is entered, while the resource is removed: whichever is later finds the other one.
+#[test]
+fn probe_ramps_remove() {
+    model_within(2, || {
+        let fleet = fleet_with(1, 1, 100, Duration::from_nanos(160));
+        fail(&fleet, 0);
+        fleet.clock.advance(Duration::from_nanos(10));
+        let probe = fleet.scheduler.acquire().expect("the probe").into_token();
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                let ok = Outcome::Ok { latency: Duration::from_nanos(1) };
+                fleet.scheduler.finish(probe, ok).expect("out");
+            })
+        };
+        fleet.scheduler.remove(&0).expect("a member");
+        other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.stats().leaving, 0, "nobody has it, the book neither");
+        end(fleet);
+    });
+}
+
+/// The same with an ejection that is entered.
+#[test]
+fn eject_itself_remove() {
+    model_within(2, || {
+        let fleet = fleet(1, 100);
+        let lease = fleet.scheduler.acquire().expect("free").into_token();
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || fleet.scheduler.finish(lease, Outcome::Failed).expect("out"))
+        };
+        fleet.scheduler.remove(&0).expect("a member");
+        other.join().expect("no panic");
+        assert_eq!(fleet.scheduler.stats().leaving, 0, "nobody has it, the book neither");
+        end(fleet);
+    });
+}
+
+/// A step of the ramp leaves a deadline alone in the way of a unit, while somebody looks for it.
+#[test]
+fn ramp_step_cooling_acquire() {
+    model_within(2, || {
+        let fleet = fleet_with(1, 1, 100, Duration::from_nanos(160));
+        fail(&fleet, 0);
+        fleet.clock.advance(Duration::from_nanos(10));
+        let ok = Outcome::Ok { latency: Duration::from_nanos(1) };
+        fleet.scheduler.acquire().expect("the probe").finish(ok);
+        let lease = fleet.scheduler.acquire().expect("one unit").into_token();
+        fleet.scheduler.cool(&0, Duration::from_nanos(400)).expect("a member");
+        fleet.clock.advance(Duration::from_nanos(161));
+        let other = {
+            let fleet = Arc::clone(&fleet);
+            crate::common::spawn(move || {
+                assert!(fleet.scheduler.acquire_key(&0).is_err(), "it rests");
+            })
+        };
+        let _ = fleet.scheduler.tick();
+        other.join().expect("no panic");
+        assert!(fleet.scheduler.tick().is_some(), "the end of its rest");
+        fleet.scheduler.check_invariants();
+        fleet.scheduler.release(lease).expect("out");
         end(fleet);
     });
 }

@@ -14,7 +14,7 @@ use crate::{
     specification::Op::{self, *},
 };
 
-const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false };
+const TWO: Setup = Setup { shards: 2, units: 1, by_load: false, room: 12, rules: false, period: 1 };
 
 /// `before`, then `main` against one acquisition.
 fn never_none(bound: usize, before: &[Op], main: Vec<Step>) {

@@ -13,7 +13,7 @@ use crate::{
     specification::Op,
 };
 
-const ONE: Setup = Setup { shards: 1, units: 1, by_load: false, room: 12, rules: false };
+const ONE: Setup = Setup { shards: 1, units: 1, by_load: false, room: 12, rules: false, period: 1 };
 
 /// `work` in threads of their own, then quiescence.
 fn together(fleet: Fleet, work: &[fn(&Fleet)]) {

@@ -50,10 +50,10 @@ impl Told {
 
 /// Three at work, one who reads all the time, one who is asleep until the end.
 fn observed(capacity: usize) {
-    let fleet =
-        Fleet::with(Setup { shards: SHARDS, units: 1, by_load: false, room: 12, rules: false }, |builder| {
-            builder.event_capacity(capacity)
-        });
+    let fleet = Fleet::with(
+        Setup { shards: SHARDS, units: 1, by_load: false, room: 12, rules: false, period: 1 },
+        |builder| builder.event_capacity(capacity),
+    );
     let fleet = Arc::new(fleet);
     let (mut awake, mut asleep) = (Told::new(&fleet), Told::new(&fleet));
     for key in 0..3 {

@@ -27,8 +27,10 @@ const SHORT: Duration = Duration::from_nanos(10);
 
 /// One resource.
 fn fleet(more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> Arc<Fleet> {
-    let fleet =
-        Arc::new(Fleet::with(Setup { shards: 1, units: 1, by_load: false, room: 0, rules: false }, more));
+    let fleet = Arc::new(Fleet::with(
+        Setup { shards: 1, units: 1, by_load: false, room: 0, rules: false, period: 1 },
+        more,
+    ));
     fleet.scheduler.insert(fleet.resource(0)).expect("new");
     fleet
 }

@@ -66,7 +66,7 @@ fn demand_exact(report: &DrainReport<u8>, book: &Book, call: u64, done: u64) {
 }
 
 fn shut_down(overdue: Option<Overdue>) {
-    let setup = Setup { shards: 2, units: 2, by_load: false, room: 0, rules: false };
+    let setup = Setup { shards: 2, units: 2, by_load: false, room: 0, rules: false, period: 1 };
     let fleet = Arc::new(Fleet::with(setup, |builder| match overdue {
         Some(overdue) => builder.max_hold(LIMIT).overdue(overdue),
         None => builder,
@@ -186,8 +186,14 @@ fn a_shutdown_that_takes_back() {
 #[test]
 fn a_report_is_of_one_moment() {
     scenario_at_least("a_report_is_of_one_moment", 0, || {
-        let fleet =
-            Arc::new(Fleet::new(Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false }));
+        let fleet = Arc::new(Fleet::new(Setup {
+            shards: 2,
+            units: 1,
+            by_load: false,
+            room: 0,
+            rules: false,
+            period: 1,
+        }));
         let leases = [0, 1, 2].map(|key| {
             fleet.scheduler.insert(fleet.resource(key)).expect("new");
             fleet.scheduler.acquire_key_owned(&key).expect("free")
@@ -220,7 +226,7 @@ fn a_report_is_of_one_moment() {
 #[test]
 fn drains_of_a_fleet_in_motion() {
     scenario_at_least("drains_of_a_fleet_in_motion", 0, || {
-        let setup = Setup { shards: 2, units: 2, by_load: true, room: 0, rules: false };
+        let setup = Setup { shards: 2, units: 2, by_load: true, room: 0, rules: false, period: 1 };
         let fleet = Arc::new(Fleet::new(setup));
         for key in 0..MEMBERS {
             fleet.scheduler.insert(fleet.resource(key)).expect("new");

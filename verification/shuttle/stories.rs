@@ -54,7 +54,7 @@ impl Crew {
     }
 }
 
-const SHARDS: Setup = Setup { shards: 3, units: 2, by_load: true, room: 0, rules: false };
+const SHARDS: Setup = Setup { shards: 3, units: 2, by_load: true, room: 0, rules: false, period: 1 };
 
 /// Resources go, one by one, while four threads lend what is left. A lease outlives its resource.
 #[test]
@@ -134,7 +134,8 @@ fn a_key_that_flaps() {
 #[test]
 fn cooling_while_leased() {
     scenario("cooling_while_leased", || {
-        let mut crew = Crew::new(Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false }, 3);
+        let mut crew =
+            Crew::new(Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false, period: 1 }, 3);
         for i in 0..2u64 {
             crew.hire(move |fleet| {
                 for round in 0..4 {
@@ -293,7 +294,8 @@ fn batches_against_acquirers() {
 #[test]
 fn updates_under_leases() {
     scenario("updates_under_leases", || {
-        let mut crew = Crew::new(Setup { shards: 1, units: 3, by_load: true, room: 0, rules: false }, 2);
+        let mut crew =
+            Crew::new(Setup { shards: 1, units: 3, by_load: true, room: 0, rules: false, period: 1 }, 2);
         for _ in 0..2 {
             crew.hire(|fleet| {
                 for key in 0..2 {
@@ -387,7 +389,14 @@ fn tokens_across_threads() {
 /// Two shards take turns in having the only eligible resource, never without an overlap: an acquisition that finds none
 /// has not looked twice.
 pub fn turns() {
-    let fleet = Arc::new(Fleet::new(Setup { shards: 2, units: 4, by_load: false, room: 12, rules: false }));
+    let fleet = Arc::new(Fleet::new(Setup {
+        shards: 2,
+        units: 4,
+        by_load: false,
+        room: 12,
+        rules: false,
+        period: 1,
+    }));
     let mut main = Actor::new(&fleet, 0);
     main.run(&[Op::Insert(0), Op::Insert(1), Op::Exclude(1)].map(Step::Do));
     let others: Vec<_> = (1..=3)
@@ -422,7 +431,7 @@ fn honest_none() {
 pub fn anything(threads: u8, length: usize) {
     let shards = thread_rng().gen_range(1..=2usize);
     let (units, rules) = (thread_rng().gen_range(1..=2), thread_rng().gen_bool(0.5));
-    let setup = Setup { shards, units, by_load: false, room: 0, rules };
+    let setup = Setup { shards, units, by_load: false, room: 0, rules, period: 1 };
     let fleet = Arc::new(Fleet::new(setup));
     let actors: Vec<_> = (1..=threads)
         .map(|number| {

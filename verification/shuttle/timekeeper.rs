@@ -19,7 +19,7 @@ const MEMBERS: u8 = 2;
 const LIMIT: Duration = Duration::from_nanos(10);
 
 fn fleet(revokes: bool) -> Arc<Fleet> {
-    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
+    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false, period: 1 };
     let fairness = if thread_rng().r#gen() { Fairness::Strict } else { Fairness::Throughput };
     let fleet = Arc::new(Fleet::with(setup, |builder| {
         let builder = builder.fairness(fairness);

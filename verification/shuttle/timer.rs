@@ -77,7 +77,7 @@ fn fleet() -> (Fleet, Arc<Calls>) {
 }
 
 fn fleet_with(more: impl FnOnce(Builder<Res, Fixed>) -> Builder<Res, Fixed>) -> (Fleet, Arc<Calls>) {
-    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
+    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false, period: 1 };
     let fairness = if thread_rng().r#gen() { Fairness::Strict } else { Fairness::Throughput };
     let (asked, changed) = (Mutex::new(Asked::default()), Condvar::new());
     let calls = Arc::new(Calls { clock: OnceLock::new(), asked, changed });

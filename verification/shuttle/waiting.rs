@@ -28,7 +28,7 @@ pub const MEMBERS: u8 = 3;
 const LAST: u8 = 100;
 
 pub fn fleet(fairness: Fairness) -> Arc<Fleet> {
-    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
+    let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false, period: 1 };
     let fleet = Arc::new(Fleet::with(setup, |builder| builder.fairness(fairness).ageing(2)));
     for key in 0..MEMBERS {
         fleet.scheduler.insert(fleet.resource(key)).expect("new");

@@ -196,7 +196,7 @@ fn probes_for_those_who_wait() {
             .longest(SHORT)
             .without_place(Backoff::Fixed(SHORT))
             .ramp(ramp);
-        let setup = Setup { shards: 2, units: 2, by_load: false, room: 0, rules: false };
+        let setup = Setup { shards: 2, units: 2, by_load: false, room: 0, rules: false, period: 1 };
         let fairness = fairness();
         let fleet = Arc::new(Fleet::with(setup, |builder| builder.fairness(fairness).ejection(rules)));
         for key in 0..2 {
@@ -293,7 +293,7 @@ fn ask<T>(
 #[test]
 fn each_end_is_counted_as_what_it_was() {
     scenario("each_end_is_counted_as_what_it_was", || {
-        let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false };
+        let setup = Setup { shards: 2, units: 1, by_load: false, room: 0, rules: false, period: 1 };
         let fairness = fairness();
         let fleet =
             Arc::new(Fleet::with(setup, |builder| builder.fairness(fairness).max_waiters(3).shed_late(true)));

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use http::HeaderValue;
 use leasehold::{
     Affinity, Backoff, BuildError, Capacity, Cooldown, Ejection, Overdue, Resource, ResourceState, Scheduler,
-    Timestamp, TokioTimer, tracing::TracingObserver,
+    Standing, Timestamp, TokioTimer, tracing::TracingObserver,
 };
 
 use crate::fleet::{Secrets, Spec};
@@ -71,6 +71,18 @@ impl fmt::Debug for ApiKey {
 /// of time: it takes a return, or an operator, who alone ends an exclusion, or an ejection by hand.
 pub fn ready_at(state: &ResourceState<Arc<str>>, now: Timestamp) -> Option<Timestamp> {
     state.ready_at.map(|ready| now.max(Timestamp::from_nanos(ready)))
+}
+
+/// Whether a key may be lent until then: by itself, or because others return it. What only an operator lets back does not come.
+pub fn may_come(state: &ResourceState<Arc<str>>, until: Timestamp) -> bool {
+    let in_time = |moment: u64| moment <= until.as_nanos();
+    let is_free = match state.standing {
+        Standing::Excluded | Standing::Draining | Standing::Removed => false,
+        // By hand it has no end.
+        Standing::Ejected => state.ejected_until.is_some_and(in_time),
+        _ => true,
+    };
+    is_free && state.cooling_until.is_none_or(in_time)
 }
 
 /// What follows from what happens to a key.

@@ -30,6 +30,11 @@ struct Tried {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Late {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Gone {
     when: &'static str,
 }
@@ -56,6 +61,7 @@ pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     answers: Family<Answered, Counter>,
     attempts: Family<Tried, Counter>,
+    late: Family<Late, Counter>,
     gone: Family<Gone, Counter>,
     bodies: Family<Ended, Counter>,
     bytes: Family<Ended, Counter>,
@@ -72,6 +78,7 @@ impl Metrics {
             registry: Arc::default(),
             answers: Family::default(),
             attempts: Family::default(),
+            late: Family::default(),
             gone: Family::default(),
             bodies: Family::default(),
             bytes: Family::default(),
@@ -89,6 +96,11 @@ impl Metrics {
                 "attempts",
                 "Requests to the provider that have ended, by key and by how.",
                 metrics.attempts.clone(),
+            );
+            own.register(
+                "attempts_late",
+                "Of these, those whose key had been taken back before: their outcomes count for no key.",
+                metrics.late.clone(),
             );
             own.register("retries", "Attempts after the first one of a request.", metrics.retries.clone());
             own.register(
@@ -126,9 +138,12 @@ impl Metrics {
         self.with_registry(|registry| text(registry))
     }
 
-    /// An attempt with this key has ended.
-    pub fn tried(&self, key: &str, result: &'static str) {
+    /// An attempt with this key has ended; late, if the key had been taken back by then.
+    pub fn tried(&self, key: &str, result: &'static str, is_late: bool) {
         self.attempts.get_or_create(&Tried { key: escaped(key), result }).inc();
+        if is_late {
+            self.late.get_or_create(&Late { result }).inc();
+        }
     }
 
     /// A request is sent once more.

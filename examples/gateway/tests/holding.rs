@@ -62,6 +62,27 @@ async fn a_client_that_leaves_does_not_harm_the_key() {
     stand.until(|stand| stand.mock.counts().keys["a"].left == 2).await;
 }
 
+/// A line break after the body, as old clients send it, or the next request: the client's end is behind it.
+#[tokio::test]
+async fn a_client_that_has_sent_more_and_leaves_is_noticed() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    let request = "POST /v1/chat HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n";
+    for (number, more) in ["\r\n".to_owned(), format!("{request}\r\n")].into_iter().enumerate() {
+        stand.mock.script("a", [Act::Hold]);
+        let client = TcpStream::connect(stand.gateway.address()).await.expect("it listens");
+        let sent = format!("{request}x-request-id: {number}\r\n\r\n{more}");
+        client.writable().await.expect("connected");
+        assert_eq!(client.try_write(sent.as_bytes()).expect("there is room"), sent.len());
+        timeout(LONG, stand.mock.seen(&number.to_string())).await.expect("it comes");
+        let started = Instant::now();
+        drop(client);
+        stand.at_rest().await;
+        assert!(started.elapsed() < Duration::from_secs(20), "an attempt may take 30 s");
+    }
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.cancelled, stats.failed), (2, 0), "that says nothing about the key");
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_the_queue_takes_nothing_along() {
     let stand = Stand::start(&in_order(&["a"], 1)).await;
@@ -129,7 +150,38 @@ async fn a_key_that_is_held_for_too_long_is_taken_back_and_not_used_any_more() {
     let second = timeout(LONG, second).await.expect("in time").expect("no panic");
     assert_eq!(second.status(), 200);
     stand.until(|stand| stand.look_revoked() >= 1).await;
-    assert!(stand.look("/metrics").await.contains("result=\"revoked\"} 1"));
+    let text = stand.look("/metrics").await;
+    for line in [
+        "gateway_attempts_total{key=\"a\",result=\"revoked\"} 1",
+        "gateway_attempts_late_total{result=\"revoked\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+/// Before the head of an answer nobody looks whether the key was taken back: the attempt ends as it ends. The scheduler has not heard it.
+#[tokio::test]
+async fn what_comes_of_a_key_that_was_taken_back_is_counted_once_and_as_late() {
+    let stand = Stand::start(&in_order(&["a"], 1)).await;
+    stand.mock.script("a", [Act::Hold]);
+    let request = stand.spawn(stand.post().header("x-request-id", "1"));
+    timeout(LONG, stand.mock.seen("1")).await.expect("it comes");
+    let keys = stand.gateway.keys();
+    assert_eq!(keys.revoke(keys.leases()[0].token), Ok(()));
+    request.abort();
+    let late = "gateway_attempts_late_total{result=\"abandoned\"} 1";
+    let counted = async {
+        loop {
+            let text = stand.look("/metrics").await;
+            if text.contains(late) {
+                return text;
+            }
+        }
+    };
+    let text = timeout(LONG, counted).await.expect("in time");
+    assert!(text.contains("gateway_attempts_total{key=\"a\",result=\"abandoned\"} 1"), "{text}");
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.cancelled, stats.revoked, stats.in_flight), (0, 1, 0));
 }
 
 #[tokio::test]

@@ -143,6 +143,30 @@ async fn when_all_are_limited_the_client_is_told_the_earliest_moment() {
     assert!(started.elapsed() < Duration::from_secs(4), "the patience is 5 s");
 }
 
+/// That the key which has failed is out again, with somebody else, keeps nobody waiting who does not get it a second time.
+#[tokio::test]
+async fn the_return_of_a_key_that_was_tried_is_not_waited_for() {
+    let stand = Stand::start_with(&in_order(&["a", "b"], 1), Default::default(), |settings| {
+        // It goes straight on to whoever waits.
+        settings.policy.cooldown = leasehold::Cooldown::default();
+    })
+    .await;
+    stand.gateway.keys().cool("b", Duration::from_secs(3_600)).expect("in the fleet");
+    stand.mock.script("a", [Act::Endless, Act::status(ERROR), Act::Endless]);
+    let first = stand.send(stand.post(), "").await;
+    let second = stand.spawn(stand.post());
+    stand.until(|stand| stand.gateway.keys().stats().waits.waited == 1).await;
+    let third = stand.spawn(stand.post());
+    stand.until(|stand| stand.gateway.keys().stats().waits.waited == 2).await;
+    drop(first);
+    let started = Instant::now();
+    let second = second.await.expect("no panic");
+    assert_eq!(told(&second), (Some("a"), Some("1"), 502));
+    assert!(started.elapsed() < Duration::from_secs(4), "the patience is 5 s: {:?}", started.elapsed());
+    let _third = third.await.expect("no panic");
+    assert_eq!(stand.gateway.keys().stats().in_flight, 1);
+}
+
 #[tokio::test]
 async fn keys_that_were_not_tried_count_for_when_to_come_back() {
     let stand = Stand::start(&in_order(&["a", "b", "c", "d"], 2)).await;

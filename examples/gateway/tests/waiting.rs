@@ -47,6 +47,39 @@ async fn whoever_waits_is_served_in_turn() {
         body(answer).await.expect("whole");
     }
     assert_eq!(order(&stand), ["first", "second"]);
+    let stats = stand.gateway.keys().stats();
+    assert_eq!((stats.waits.handed_off, stats.in_vain), (2, 0), "a wait that ends well is nothing in vain");
+}
+
+/// Of those who have to wait: which key may be there within their patience, 5 s.
+#[tokio::test]
+async fn nobody_waits_for_what_cannot_come() {
+    let stand = Stand::start(&in_order(&["a", "b"], 1)).await;
+    let keys = stand.gateway.keys();
+    let _held = occupy(&stand).await;
+    let hour = Duration::from_secs(3_600);
+    keys.cool("b", hour).expect("in the fleet");
+    let refused = async || {
+        let started = Instant::now();
+        let answer = stand.send(stand.post(), "").await;
+        assert!(started.elapsed() < Duration::from_secs(4), "at once: {:?}", started.elapsed());
+        assert_eq!(answer.status(), 503);
+        let after: u64 = field(&answer, "retry-after").expect("told").parse().expect("seconds");
+        assert!((3_500..=3_600).contains(&after), "{after}");
+    };
+    // The one that is lent rests when it comes back.
+    keys.cool("a", hour).expect("in the fleet");
+    refused().await;
+    keys.warm("a").expect("in the fleet");
+    keys.exclude("a").expect("in the fleet");
+    refused().await;
+    keys.include("a").expect("in the fleet");
+    keys.drain("a").expect("in the fleet");
+    refused().await;
+    keys.undrain("a").expect("in the fleet");
+    keys.eject("a").expect("in the fleet");
+    refused().await;
+    assert_eq!(keys.stats().in_vain, 4, "each is told once");
 }
 
 #[tokio::test]

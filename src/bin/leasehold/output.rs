@@ -37,9 +37,10 @@ const STDOUT: &str = "<stdout>";
 const ACTION: &str = "cannot be written";
 
 impl Output {
-    /// `-`, as nothing, is standard output.
-    pub fn open(path: Option<&Path>) -> Result<Self> {
+    /// `-`, as nothing, is standard output. `inputs`: every file that the command reads, and what names it: none of them is replaced by the report.
+    pub fn open(path: Option<&Path>, inputs: &[(&str, Option<&Path>)]) -> Result<Self> {
         let Some(path) = path.and_then(file) else { return Ok(Output::Stdout) };
+        inputs.iter().try_for_each(|(name, input)| keep_apart(path, name, input.and_then(file)))?;
         open_file(path).map_err(|cause| fail(path, cause))
     }
 
@@ -115,10 +116,8 @@ fn beside(path: &Path, mut options: OpenOptions) -> io::Result<NamedTempFile> {
 }
 
 /// Refuses to write the report over an input: `option` and the path that it names.
-pub fn keep_apart(out: Option<&Path>, option: &str, input: Option<&Path>) -> Result<()> {
-    if let (Some(out), Some(input)) = (out.and_then(file), input)
-        && same_file(out, input)
-    {
+fn keep_apart(out: &Path, option: &str, input: Option<&Path>) -> Result<()> {
+    if input.is_some_and(|input| same_file(out, input)) {
         let out = out.display();
         return Err(Error::Options(format!(
             "--out: expected another file than that of {option}, found {out}"
@@ -162,7 +161,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("report");
         fs::write(&path, "old").unwrap();
-        let output = Output::open(Some(&path)).unwrap();
+        let output = Output::open(Some(&path), &[]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         output.write("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn leaves_nothing_behind_when_unused() {
         let directory = tempfile::tempdir().unwrap();
-        drop(Output::open(Some(&directory.path().join("report"))).unwrap());
+        drop(Output::open(Some(&directory.path().join("report")), &[]).unwrap());
         assert!(names(directory.path()).is_empty());
     }
 
@@ -180,7 +179,7 @@ mod tests {
     fn unwritable_is_known_at_once() {
         let directory = tempfile::tempdir().unwrap();
         for path in [directory.path().join("no/such/report"), directory.path().to_owned(), PathBuf::new()] {
-            assert!(Output::open(Some(&path)).is_err(), "{}", path.display());
+            assert!(Output::open(Some(&path), &[]).is_err(), "{}", path.display());
         }
     }
 
@@ -193,7 +192,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         for mode in [0o600, 0o644, 0o666] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            Output::open(Some(&path)).unwrap().write("new").unwrap();
+            Output::open(Some(&path), &[]).unwrap().write("new").unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
         }
     }
@@ -208,13 +207,14 @@ mod tests {
         fs::write(&other, "x").unwrap();
         fs::hard_link(&file, &hard).unwrap();
         std::os::unix::fs::symlink(&file, &soft).unwrap();
+        let inputs = [("--fleet", None), ("--trace", Some(&*file))];
         for name in [&file, &hard, &soft] {
-            assert!(keep_apart(Some(name), "--trace", Some(&file)).is_err(), "{}", name.display());
+            assert!(Output::open(Some(name), &inputs).is_err(), "{}", name.display());
         }
-        assert!(keep_apart(Some(&other), "--trace", Some(&file)).is_ok());
-        assert!(keep_apart(Some(&directory.path().join("new")), "--trace", Some(&file)).is_ok());
+        assert!(Output::open(Some(&other), &inputs).is_ok());
+        assert!(Output::open(Some(&directory.path().join("new")), &inputs).is_ok());
         let device = Path::new("/dev/null");
-        assert!(keep_apart(Some(device), "--trace", Some(device)).is_ok());
+        assert!(Output::open(Some(device), &[("--trace", Some(device))]).is_ok());
     }
 
     #[cfg(unix)]
@@ -224,9 +224,9 @@ mod tests {
         let (target, link) = (directory.path().join("target"), directory.path().join("link"));
         fs::write(&target, "old").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        Output::open(Some(&link)).unwrap().write("new").unwrap();
+        Output::open(Some(&link), &[]).unwrap().write("new").unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&target).unwrap(), "new");
-        assert!(matches!(Output::open(Some(Path::new("/dev/null"))).unwrap(), Output::Direct { .. }));
+        assert!(matches!(Output::open(Some(Path::new("/dev/null")), &[]).unwrap(), Output::Direct { .. }));
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     cli,
     error::{Error, Result},
     fleet::Fleet,
-    output::{self, Output},
+    output::Output,
     progress::Progress,
     report::{FleetSummary, Report, SCHEMA, Settings, Subject, Trace as TraceSummary},
     simulate::Rules,
@@ -22,10 +22,8 @@ use crate::{
 };
 
 pub fn replay(options: &cli::Replay) -> Result<()> {
-    let out = options.out.as_deref();
-    let trace = options.trace.as_deref().filter(|path| path.as_os_str() != "-");
-    output::keep_apart(out, "--trace", trace)?;
-    output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
+    let inputs = [("--trace", options.trace.as_deref()), ("--fleet", options.fleet.as_deref())];
+    let output = Output::open(options.out.as_deref(), &inputs)?;
     let fleet = open_fleet(options.fleet.as_deref())?;
     let subjects = options
         .choices()
@@ -33,7 +31,6 @@ pub fn replay(options: &cli::Replay) -> Result<()> {
         .map(|choice| subjects::build(choice, &fleet, options.shards, options.seed))
         .collect::<Result<Vec<_>>>()?;
     let Source { name, trace, size } = open_trace(options)?;
-    let output = Output::open(out)?;
 
     let rules = Rules::plain(options.seed, options.max_retries, options.max_queue as usize);
     let mut runs: Vec<_> = subjects.iter().map(|subject| subject.start(&fleet, rules)).collect();

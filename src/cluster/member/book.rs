@@ -1,6 +1,6 @@
 //! The units that a member holds, and which of them it lends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::cluster::unit::Claim;
 
@@ -99,11 +99,13 @@ impl Book {
         by
     }
 
-    /// A unit is gone.
-    pub fn remove(&mut self, place: usize, claim: &Claim) {
+    /// Units of a resource are gone. O(units of it).
+    pub fn remove_all(&mut self, place: usize, claims: &[Claim]) {
         let Some(holding) = self.holdings.get_mut(&place) else { return };
         let before = holding.claims.len();
-        holding.claims.retain(|held| held != claim);
+        // Tokens are one of a kind.
+        let gone: HashSet<u64> = claims.iter().map(|claim| claim.token).collect();
+        holding.claims.retain(|held| !gone.contains(&held.token));
         self.held -= (before - holding.claims.len()) as u32;
         let left = holding.claims.len() as u32;
         let less = holding.lendable.saturating_sub(left);
@@ -139,12 +141,11 @@ mod tests {
         book.lower(4, 2);
         assert_eq!((book.held(), book.lendable(), book.leaving()), (3, 1, vec![4]));
         assert_eq!(book.raise(4, 1), 1);
-        book.remove(4, &claim(0));
+        book.remove_all(4, &[claim(0)]);
         assert_eq!((book.held(), book.lendable(), book.leaving()), (2, 2, vec![]));
         assert_eq!(book.raise(4, 9), 0);
-        book.remove(4, &claim(7));
-        book.remove(4, &claim(1));
-        book.remove(4, &claim(2));
+        book.remove_all(4, &[claim(7)]);
+        book.remove_all(4, &[claim(1), claim(2)]);
         assert!(book.is_empty() && book.places().is_empty());
     }
 }

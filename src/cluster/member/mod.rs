@@ -83,8 +83,8 @@ pub trait Local {
             self.hold(apply.place, apply.kind, apply.change);
         }
     }
-    /// Takes a unit away, unless a fence names it.
-    fn take(&mut self, place: usize, claim: &Claim) -> bool;
+    /// Takes units away that no fence names, of these, the last ones first: at most so many. Answers which.
+    fn take(&mut self, place: usize, claims: &[Claim], most: u32) -> Vec<Claim>;
     /// Takes units away at once, whoever uses them, and revokes the leases for which none is left.
     fn lose(&mut self, losses: &[Loss]);
     /// Resources of which the last `lend` could not be done, since the last call: none of their units is lent.
@@ -467,17 +467,14 @@ impl Member {
     /// Units that are leaving go as soon as fewer leases are out than what remains allows.
     fn let_go(&mut self, local: &mut impl Local) {
         for place in self.book.leaving() {
-            let leases = self.roll.get(place).leases_per_unit;
-            let mut claims = self.book.claims_of(place).to_vec();
-            while self.book.held_of(place) > self.book.lendable_of(place)
-                && (u64::from(local.in_flight(place))
-                    <= u64::from(leases) * u64::from(self.book.held_of(place) - 1)
-                    || is_planted(Planted::LetGoInUse))
-            {
-                let Some(free) = claims.iter().rposition(|claim| local.take(place, claim)) else { break };
-                let claim = claims.swap_remove(free);
-                self.book.remove(place, &claim);
-                self.returning.push(claim);
+            let (held, lendable) = (self.book.held_of(place), self.book.lendable_of(place));
+            let in_use = local.in_flight(place).div_ceil(self.roll.get(place).leases_per_unit);
+            let stay = if is_planted(Planted::LetGoInUse) { lendable } else { lendable.max(in_use) };
+            if held > stay {
+                // All at once: this is done in each turn for as long as fences keep some of them.
+                let gone = local.take(place, self.book.claims_of(place), held - stay);
+                self.book.remove_all(place, &gone);
+                self.returning.extend(gone);
             }
         }
     }
@@ -542,9 +539,9 @@ impl Member {
         // In an order of its own: what a run does follows from its seed alone.
         let mut losses: BTreeMap<usize, Vec<Claim>> = BTreeMap::new();
         for (place, claim) in claims {
-            self.book.remove(place, &claim);
             losses.entry(place).or_default().push(claim);
         }
+        losses.iter().for_each(|(&place, claims)| self.book.remove_all(place, claims));
         let losses: Vec<Loss> = losses
             .into_iter()
             .map(|(place, claims)| Loss { place, claims, units_left: self.book.held_of(place) })

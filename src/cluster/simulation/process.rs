@@ -256,14 +256,17 @@ impl Local for Desk {
         }
     }
 
-    fn take(&mut self, place: usize, claim: &Claim) -> bool {
-        let free = self.bound(claim) == 0;
-        if free && let Some(slots) = self.slots.get_mut(&place) {
-            slots.retain(|slot| slot != claim);
+    fn take(&mut self, place: usize, claims: &[Claim], most: u32) -> Vec<Claim> {
+        let unbound = claims.iter().rev().filter(|claim| self.bound(claim) == 0);
+        let taken: Vec<Claim> = unbound.take(most as usize).cloned().collect();
+        if let Some(slots) = self.slots.get_mut(&place) {
+            slots.retain(|slot| !taken.contains(slot));
+        }
+        for claim in &taken {
             self.moved.push((claim.unit.clone(), false));
             self.forget(place, claim);
         }
-        free
+        taken
     }
 
     fn lose(&mut self, losses: &[Loss]) {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     mem,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -54,11 +55,20 @@ impl<T, R: Resource, H, C> LeaseService<T, R, H, C> {
                 State::Ready(lease) if lease.is_revoked() => State::Idle,
                 State::Ready(_) | State::Refused(_) => return Poll::Ready(Ok(())),
                 State::Idle => State::Waiting(self.source.request()),
-                State::Waiting(wait) => match ready!(Pin::new(wait).poll(context)) {
-                    Ok(lease) => State::Ready(lease),
-                    Err(WaitError::Closed) => return Poll::Ready(Err(WaitError::Closed)),
-                    Err(error) => State::Refused(error),
-                },
+                State::Waiting(wait) => {
+                    match catch_unwind(AssertUnwindSafe(|| Pin::new(wait).poll(context))) {
+                        Ok(polled) => match ready!(polled) {
+                            Ok(lease) => State::Ready(lease),
+                            Err(WaitError::Closed) => return Poll::Ready(Err(WaitError::Closed)),
+                            Err(error) => State::Refused(error),
+                        },
+                        Err(payload) => {
+                            // A filter's, most often, and then the wait has ended: the service is used again by whoever catches it.
+                            self.state = State::Idle;
+                            resume_unwind(payload);
+                        }
+                    }
+                }
             };
         }
     }

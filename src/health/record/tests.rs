@@ -123,6 +123,47 @@ fn what_was_lent_before_is_no_probe() {
     assert!(with(1, OK).ramps, "the probe");
 }
 
+/// What comes back while it waits for its probe was lent before, and may come back long after: it is not judged by it.
+#[test]
+fn what_was_lent_before_weighs_nothing_after_the_probe() {
+    let slow = Outcome::Ok { latency: Duration::from_secs(30) };
+    let by_latency = Ejection::default().consecutive_failures(1).latency(3.0, 8);
+    let by_rate = Ejection::default().consecutive_failures(0).failure_rate(50, 20);
+    for (rules, old, next) in [(by_latency, slow, OK), (by_rate, Outcome::Failed, Outcome::Failed)] {
+        let record = Record::default();
+        let with = |out, outcome| {
+            record.judge(&report(outcome, 0), Some(&rules), Circumstances { out, ..AS_USUAL }, || true)
+        };
+        while record.phase() == Phase::Healthy {
+            let _ = with(31, old);
+        }
+        record.begin_probe(30);
+        for out in (1..=30).rev() {
+            assert_eq!(with(out, old), Verdict::default());
+        }
+        assert!(with(1, OK).ramps, "the probe");
+        assert_eq!(with(1, next).eject, None, "the second outcome of a new life: {old:?}");
+        assert_eq!(record.stats().recent, 2);
+    }
+}
+
+/// It was ill while those were made, and there was no place for it.
+#[test]
+fn probes_that_failed_weigh_nothing_after_one_that_succeeds() {
+    let (record, rules) =
+        (Record::default(), Ejection::default().consecutive_failures(0).failure_rate(50, 20));
+    while record.phase() == Phase::Healthy {
+        let _ = tell(&record, &rules, Outcome::Failed, 0);
+    }
+    record.begin_probe(0);
+    for _ in 0..30 {
+        let verdict = record.judge(&report(Outcome::Failed, 0), Some(&rules), AS_USUAL, || false);
+        assert_eq!((verdict.eject, record.phase()), (None, Phase::Probing));
+    }
+    assert!(tell(&record, &rules, OK, 0).ramps);
+    assert_eq!(tell(&record, &rules, Outcome::Failed, 0).eject, None);
+}
+
 #[test]
 fn when_nothing_is_out_the_next_is_the_probe() {
     let (record, rules) = (Record::default(), Ejection::default().consecutive_failures(1));

@@ -86,7 +86,7 @@ impl<R: Resource, S: BuildHasher> Scheduler<R, S> {
         self.with_node(key, |core, node, _| {
             let mut locked = core.lock(core.home(node));
             // D1.
-            let _ = locked.hold(node, Hold::Draining, Count::Drained).ok()?;
+            let _ = core.withhold(&mut locked, node, Hold::Draining, Count::Drained).ok()?;
             let pinned = locked.pin_node(node);
             debug_assert!(pinned, "what is held is a member");
             drop(locked);

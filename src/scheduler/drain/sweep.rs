@@ -53,7 +53,7 @@ pub fn drain_all<R: Resource>(core: &Arc<Core<R>>) -> Drain<R> {
             shard,
             |locked, node| {
                 // Refused if it is staged, and will be admitted as I1 says, or was removed.
-                let _ = locked.hold(node, Hold::Draining, Count::Drained);
+                let _ = core.withhold(locked, node, Hold::Draining, Count::Drained);
                 locked.pin_lent(node)
             },
             |node| drain.add(node),

@@ -74,10 +74,19 @@ impl<R: Resource> Book<R> {
         old
     }
 
-    /// Takes the end of a resource's ejection out.
-    pub fn strike(&self, moment: u64, named: Named<R>) -> Option<Named<R>> {
+    /// Takes out what was entered with the same words.
+    pub fn strike(&self, moment: u64, named: Named<R>, task: Task) -> Option<Named<R>> {
         let mut due = self.lock();
-        let struck = due.remove(&entry(moment, &named, Task::Readmit));
+        let struck = due.remove(&entry(moment, &named, task));
+        self.publish(&due);
+        struck
+    }
+
+    /// Takes one entry of a resource out, whatever it says. O(entries).
+    pub fn strike_any(&self, named: Named<R>) -> Option<Named<R>> {
+        let mut due = self.lock();
+        let key = *due.keys().find(|(_, _, address, _)| *address == named.address())?;
+        let struck = due.remove(&key);
         self.publish(&due);
         struck
     }

@@ -66,10 +66,14 @@ impl<R: Resource> Core<R> {
         match record.phase() {
             Phase::Ejected => self.readmit_early(health, record, node, now),
             Phase::Ramping => {
-                let mut locked = self.lock(self.home(node));
-                if record.phase() == Phase::Ramping && !node.state.load().is_removed() {
+                {
+                    let mut locked = self.lock(self.home(node));
+                    if record.phase() != Phase::Ramping || node.state.load().is_removed() {
+                        return;
+                    }
                     self.step_up(&mut locked, node, now);
                 }
+                self.note_if_cooling(node);
             }
             Phase::Healthy | Phase::Probing => {}
         }

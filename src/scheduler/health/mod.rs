@@ -20,14 +20,17 @@
 //!
 //! **Exactly one probe.** P2 sets the limit to one unit before it clears the hold, in one critical section: from then on the word
 //! allows one lease, until O2 of the probe sets the limit anew. Leases from before the ejection count against that unit, and their outcomes
-//! decide nothing: the probe is lent when all of them are back. No time ends a probe: whoever has it may still be at work, and a second one
-//! beside it would be two. A lease that is never given back keeps its resource there until it is revoked; how many there are is counted.
+//! decide nothing, then or later: the probe is lent when all of them are back, and its success is the first thing that the resource is
+//! judged by from then on. No time ends a probe: whoever has it may still be at work, and a second one beside it would be two. A lease that
+//! is never given back keeps its resource there until it is revoked; how many there are is counted.
 //!
 //! **No timer.** The book's first moment takes part in the hint that cooling has (`Core::earliest`): whoever finds that it has come does
 //! what is due. Whoever finds nothing eligible asks for more than that: see `coming`.
 //!
 //! An entry that is in the book when its ejection is not any more (readmitted, or ejected, by hand; removed) is struck out, or found
-//! stale in P2: it knows the moment that its ejection was to end.
+//! stale in P2: it knows the moment that its ejection was to end. The pin of O2 belongs to one entry, which O3 makes in any case, and
+//! strikes out itself if the record does not say so any more; a removal strikes out all that the resource has. Record first, book then:
+//! of an entry and a removal the later one finds the other.
 
 mod book;
 mod coming;
@@ -73,6 +76,13 @@ pub struct Told {
     pub outcome: Outcome,
     pub now: u64,
     pub draw: u16,
+}
+
+/// What is entered into the book, and when it is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    moment: u64,
+    task: Task,
 }
 
 /// Steps in which a resource gets its units back.
@@ -194,7 +204,12 @@ impl<R: Resource> Core<R> {
         let state = node.state.load();
         let can_eject = !state.is_removed() && !state.is_held(Hold::Ejected);
         let has_one_unit = record.full_limit().unwrap_or(locked.details(node).limit) == 1;
-        if let Outcome::Ok { latency } = report.outcome {
+        // What was lent before it was held has no part in the median any more, as what is not lent has none.
+        let is_lent = !state.is_removed()
+            && ![Hold::Excluded, Hold::Ejected, Hold::Draining].into_iter().any(|hold| state.is_held(hold));
+        if let Outcome::Ok { latency } = report.outcome
+            && is_lent
+        {
             let median = &health.medians[node.home() as usize];
             let latency = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
             // Relaxed: under the lock; read as an estimate.
@@ -216,34 +231,57 @@ impl<R: Resource> Core<R> {
         verdict
     }
 
-    /// O2 after the return, with the lock still held: keeps the node for the book, and lets the ramp begin.
-    pub fn after_judgement(&self, locked: &mut Locked<'_, R>, node: &Node<R>, verdict: &Verdict, now: u64) {
-        if verdict.eject.is_some() {
-            locked.keep_node(node);
+    /// O2 after the return, with the lock still held: keeps the node for the book, and lets the ramp begin. Answers what it is kept for:
+    /// O3 has to enter that, whatever has become of the resource since.
+    pub fn after_judgement(
+        &self,
+        locked: &mut Locked<'_, R>,
+        node: &Node<R>,
+        verdict: &Verdict,
+        now: u64,
+    ) -> Option<Due> {
+        let due = if let Some(moment) = verdict.eject {
+            Due { moment, task: Task::Readmit }
         } else if verdict.ramps && !node.state.load().is_removed() {
             self.step_up(locked, node, now);
-            if node.record().is_some_and(|record| record.phase() == Phase::Ramping) {
-                locked.keep_node(node);
-            }
-        }
+            node.record().filter(|record| record.phase() == Phase::Ramping)?;
+            Due { moment: self.next_step(self.health.as_ref()?, now, now), task: Task::Ramp(now) }
+        } else {
+            return None;
+        };
+        locked.keep_node(node);
+        Some(due)
     }
 
-    /// O3. The lock is free; `after_judgement` has kept the node.
-    pub fn enter_verdict(&self, node: &Node<R>, verdict: &Verdict, now: u64) {
-        let Some((health, record)) = self.health.as_ref().zip(node.record()) else { return };
-        if let Some(until) = verdict.eject {
-            self.enter(health, until, Named::new(node), Task::Readmit);
+    /// O3. The lock is free; `after_judgement` has kept the node for `due`.
+    pub fn enter_verdict(&self, node: &Node<R>, due: Option<Due>) {
+        let Some((health, due)) = self.health.as_ref().zip(due) else { return };
+        // As soon as it is entered, the pin may be gone, and the node with it.
+        let guard = self.pin();
+        self.enter(health, node, due);
+        drop(guard);
+        if due.task == Task::Readmit {
             self.trim_ejected();
-        } else if verdict.ramps && record.phase() == Phase::Ramping {
-            self.enter(health, self.next_step(health, now, now), Named::new(node), Task::Ramp(now));
         }
     }
 
-    fn enter(&self, health: &Health<R>, moment: u64, named: Named<R>, task: Task) {
-        if let Some(replaced) = health.book.enter(moment, named, task) {
-            self.let_go(replaced);
-        }
+    /// Enters what a pin was taken for, and takes it out again if it is not so any more: whoever took it over, or removed the resource, has
+    /// changed the record first and looked into the book then. The book's mutex orders the two: if that was before this, this sees the
+    /// record; if after, the entry was found.
+    ///
+    /// The caller is in a section.
+    fn enter(&self, health: &Health<R>, node: &Node<R>, Due { moment, task }: Due) {
+        let named = Named::new(node);
+        let replaced = health.book.enter(moment, named, task);
+        let is_so = node.record().is_some_and(|record| match task {
+            Task::Readmit => record.phase() == Phase::Ejected && record.until() == moment,
+            Task::Ramp(began) => record.phase() == Phase::Ramping && record.until() == began,
+        });
+        let struck = if is_so { None } else { health.book.strike(moment, named, task) };
         self.note(moment);
+        for named in [replaced, struck].into_iter().flatten() {
+            self.let_go(named);
+        }
     }
 
     /// Gives the book's pin back.
@@ -278,6 +316,14 @@ impl<R: Resource> Core<R> {
         locked.relimit(node, if is_over { full } else { record.ramped(&rules, now, full) });
     }
 
+    /// With units to spare, a deadline may be all that is in a resource's way: then it is on its shard's face, and nobody has noted it. The
+    /// lock is free: with it held the face does not show the deadline yet, and a thaw in between would take the note away.
+    fn note_if_cooling(&self, node: &Node<R>) {
+        if node.state.load().is_held(Hold::Cooling) {
+            self.note_earliest(self.home(node));
+        }
+    }
+
     // P1 to P3.
 
     /// Does a few of the things that are due at `now`; what becomes eligible goes to those who wait.
@@ -286,7 +332,7 @@ impl<R: Resource> Core<R> {
             let Some((moment, named, task)) = health.book.next(now) else { return };
             match task {
                 Task::Readmit => self.probe(health, moment, named.node()),
-                Task::Ramp(began) => self.ramp(health, began, now, named),
+                Task::Ramp(began) => self.ramp(health, began, now, named.node()),
             }
             // The entry's pin keeps the node until the end.
             self.offer_node(named.node(), guard);
@@ -314,21 +360,26 @@ impl<R: Resource> Core<R> {
         }
     }
 
-    fn ramp(&self, health: &Health<R>, began: u64, now: u64, named: Named<R>) {
-        let node = named.node();
+    /// The caller is in a section.
+    fn ramp(&self, health: &Health<R>, began: u64, now: u64, node: &Node<R>) {
         let Some(record) = node.record() else { return };
-        {
+        let goes_on = {
             let mut locked = self.lock(self.home(node));
             if record.phase() != Phase::Ramping || record.until() != began || node.state.load().is_removed() {
                 return;
             }
             self.step_up(&mut locked, node, now);
-            if record.phase() != Phase::Ramping {
-                return;
+            let goes_on = record.phase() == Phase::Ramping;
+            if goes_on {
+                locked.keep_node(node);
             }
-            locked.keep_node(node);
+            goes_on
+        };
+        self.note_if_cooling(node);
+        if !goes_on {
+            return;
         }
-        self.enter(health, self.next_step(health, began, now), named, Task::Ramp(began));
+        self.enter(health, node, Due { moment: self.next_step(health, began, now), task: Task::Ramp(began) });
     }
 
     /// R3 of `health::share`: as many as there are too many come back early, those first that would anyway.
@@ -384,7 +435,15 @@ impl<R: Resource> Core<R> {
 
     /// Takes the end of an ejection out of the book, if it is there yet.
     fn strike(&self, health: &Health<R>, until: u64, node: &Node<R>) {
-        if let Some(named) = health.book.strike(until, Named::new(node)) {
+        if let Some(named) = health.book.strike(until, Named::new(node), Task::Readmit) {
+            self.let_go(named);
+        }
+    }
+
+    /// Takes all that the book has of a removed resource out of it: nothing of that will come, and its pins would keep the value.
+    pub fn strike_all(&self, node: &Node<R>) {
+        let Some(health) = &self.health else { return };
+        while let Some(named) = health.book.strike_any(Named::new(node)) {
             self.let_go(named);
         }
     }

@@ -227,6 +227,15 @@ impl<R: Resource> Tokens<R> {
         self.entries.get(out.slot).is_some_and(|entry| out.word.is_same_lease(entry.load(Ordering::Relaxed)))
     }
 
+    /// Whether the lease of a token is out. For whoever has the token from those who have seen the lease begin.
+    #[cfg(feature = "cluster")]
+    pub fn is_lent(&self, token: Token) -> bool {
+        let Ok(entry) = self.entry_of(token) else { return false };
+        // Relaxed: its beginning is seen by way of the token, and it ends once; nothing else is concluded from it.
+        let word = entry.load(Ordering::Relaxed);
+        word.generation() == token.generation && word.is_live()
+    }
+
     /// One attempt from the word that was seen. A word does not come back while its lease is out: renewals are numbered.
     fn change_seen(&self, out: &Out<R>, to: Option<Word>) -> bool {
         let Some((entry, to)) = self.entries.get(out.slot).zip(to) else { return false };

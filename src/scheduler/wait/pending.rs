@@ -323,10 +323,13 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             let waiter = Arc::clone(self.waiter());
             self.look_for(&waiter);
         }
-        self.core.tell_time(self.waiter());
-        if let Some(untold) = untold.filter(|&moment| moment != NEVER) {
+        // First what others wait for: it is as a rule the earlier one, which makes a second call needless.
+        if let Some(untold) = untold.map(|deadline| deadline.min(self.core.next_due()))
+            && untold != NEVER
+        {
             self.core.alarm(untold);
         }
+        self.core.tell_time(self.waiter());
         if looks { Begun::HasLooked } else { Begun::Waits }
     }
 

@@ -152,6 +152,8 @@ pub struct Queue<R: Resource> {
     pub set_for: u64,
     /// The moments for which the timer has been asked to call and has not.
     calls: BTreeSet<u64>,
+    /// And such that it will not make.
+    has_lost_calls: bool,
     pub pace: Pace,
     /// Waiters that searches have come by.
     #[cfg(test)]
@@ -180,6 +182,7 @@ impl<R: Resource> Queue<R> {
             keeper: None,
             set_for: NEVER,
             calls: BTreeSet::new(),
+            has_lost_calls: false,
             pace: Pace::default(),
             #[cfg(test)]
             passed: 0,

@@ -12,7 +12,8 @@
 //!
 //! A timer is asked for a moment only if it will not call before that anyway: it has at most as many calls open as moments that were
 //! each earlier than all before. After each call the next moment is asked for, while anybody waits, for a resource or for a drain. A call
-//! that is neither made nor dropped would be waited for for ever: whoever registers forgets those that are a second late.
+//! that is not made would be waited for for ever: whoever registers forgets those that are a second late, and asks for what is next instead of
+//! those and of those that were dropped.
 //!
 //! Nobody oversleeps:
 //!
@@ -57,9 +58,10 @@ pub trait Timer: Send + Sync {
     ///
     /// It is asked for a moment only if it will not call before that anyway. So it has at most as many calls open as there were moments each
     /// earlier than all before: one, as a rule, but as many as there are requests if each that comes has an earlier deadline than the last.
-    /// A call that is a second late counts as lost: whoever begins to wait then asks anew.
+    /// A call that is a second late, or was dropped without having been run, counts as lost: whoever begins to wait then asks anew. Nobody
+    /// else does: if those who wait already are the last to come, their moments go by.
     ///
-    /// Must not panic: the moment would be forgotten.
+    /// Should not panic: nobody hears of it, and the call counts as lost.
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
 }
 
@@ -72,15 +74,17 @@ impl<T: Timer + ?Sized> Timer for Arc<T> {
 /// When the timer calls if the clock has panicked, so that the moment is not known.
 const CLOCKLESS: Duration = Duration::from_millis(10);
 
-/// What a timer is asked for. Dropped without having been run, it is asked for again when somebody needs it.
+/// What a timer is asked for. Dropped without having been run, it counts as lost: whoever begins to wait then asks for what is next.
 struct Call<R: Resource> {
     core: Weak<Core<R>>,
     moment: u64,
+    is_made: bool,
 }
 
 impl<R: Resource> Call<R> {
-    fn run(self) {
+    fn run(mut self) {
         let core = self.core.upgrade();
+        self.is_made = true;
         drop(self);
         if let Some(core) = core {
             core.ring();
@@ -91,7 +95,7 @@ impl<R: Resource> Call<R> {
 impl<R: Resource> Drop for Call<R> {
     fn drop(&mut self) {
         if let Some(core) = self.core.upgrade() {
-            core.waiters.queue().called(self.moment);
+            core.waiters.queue().called(self.moment, self.is_made);
         }
     }
 }
@@ -137,7 +141,7 @@ impl<R: Resource> Core<R> {
             return;
         }
         let after = now.map_or(CLOCKLESS, |now| Duration::from_nanos(moment - now));
-        let call = Call { core: Weak::clone(&self.waiters.core), moment };
+        let call = Call { core: Weak::clone(&self.waiters.core), moment, is_made: false };
         let _ = quietly(|| timer.call_after(after, Box::new(move || call.run())));
     }
 
@@ -248,17 +252,18 @@ impl<R: Resource> Core<R> {
 
     /// When the first resource is back, if the whole fleet rests until after `deadline` and no lease is out.
     pub fn rests_beyond(&self, deadline: u64) -> Option<u64> {
-        // The faces tell of what cools, and the hint below of everything else that comes by itself.
-        let due = self.shards.iter().map(|shard| shard.face().earliest()).min().unwrap_or(NEVER);
-        if due == NEVER || due.min(self.next_due()) <= deadline {
-            return None;
-        }
         // Returns first: a lease that is lent and returned in between counts as out, and not the other way round. On a machine that
         // swaps the readings that may fail: then a wait is refused that would have ended well, which an estimate may do.
         let sum =
             |count| self.shards.iter().fold(0, |sum: u64, shard| sum.wrapping_add(shard.face().count(count)));
         let returned = sum(Count::Returned);
-        (sum(Count::Lent) == returned).then_some(due)
+        if sum(Count::Lent) != returned {
+            return None;
+        }
+        // The faces tell of what cools, and the book of what the rules let back; nothing else comes by itself while no lease is out.
+        let cooled = self.shards.iter().map(|shard| shard.face().earliest()).min().unwrap_or(NEVER);
+        let due = self.health.as_ref().map_or(cooled, |health| self.first_back(health, cooled));
+        (due != NEVER && due > deadline).then_some(due)
     }
 }
 

@@ -60,9 +60,10 @@ fn what_is_written_is_shown() {
     assert_eq!(shown(&face), ((8, NEVER, 0), (0, u64::MAX, 0)));
     face.raise_slots(9);
     assert_eq!(face.slots(), 9);
-    face.change_available(0, 6);
-    face.change_available(4, 1);
-    assert_eq!(face.available(), 3);
+    face.change_spare(0, 6);
+    face.change_spare(4, 1);
+    face.change_spare(2, 2);
+    assert_eq!(face.available(), 4, "three to spare, and the first of the one that is eligible");
     face.shift(Standing::Eligible, Standing::Cooling);
     assert_eq!(
         (face.standing(Standing::Eligible), face.standing(Standing::Cooling), face.members()),
@@ -71,4 +72,26 @@ fn what_is_written_is_shown() {
     face.tally(Count::Lent);
     face.tally(Count::Lent);
     assert_eq!((face.count(Count::Lent), face.count(Count::Returned)), (2, 0));
+}
+
+#[test]
+fn a_lease_writes_two_lines_and_so_does_an_update() {
+    use std::mem::offset_of;
+    let line = |offset| offset / 64;
+    let count = |count| offset_of!(Face, counts) + 8 * count as usize;
+    let (leases, ends) = (line(count(Count::Lent)), line(offset_of!(Face, sequence)));
+    assert_eq!(count(Count::Lent) % 64, 0);
+    for (name, offset) in [
+        ("returned", count(Count::Returned)),
+        ("the last standing", offset_of!(Face, standings) + 4 * (Standing::COUNT - 1)),
+        ("spare", offset_of!(Face, spare)),
+    ] {
+        assert_eq!(line(offset), leases, "{name}");
+    }
+    let changes = line(count(Count::Content));
+    for kind in [Count::Updated, Count::Excluded, Count::Included] {
+        assert_eq!(line(count(kind)), changes, "{kind:?}");
+    }
+    assert_eq!(line(offset_of!(Face, best)), ends);
+    assert!(changes < leases && leases < ends, "{changes}, {leases}, {ends}");
 }

@@ -99,3 +99,66 @@ fn a_timer_that_forgets_a_call_is_asked_again() {
     assert!(matches!(done(&mut first), Err(WaitError::TimedOut { .. })));
     assert!(matches!(done(&mut second), Err(WaitError::TimedOut { .. })));
 }
+
+/// A timer that has dropped a call is asked for what others wait for already, by whoever comes next, whatever that one wants.
+#[test]
+fn a_call_that_is_dropped_is_asked_for_again_for_those_who_wait_already() {
+    for as_thread in [false, true] {
+        let timer = Arc::new(HandTimer::default());
+        let with = Arc::clone(&timer);
+        let (fleet, clock) = fleet(|builder| builder.timer(with), 2);
+        let lease = fleet.acquire_key(&0).unwrap();
+        fleet.cool(&1, 2 * SECOND).unwrap();
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        let mut first = fleet.request().key(&0).timeout(SECOND).into_future();
+        assert!(poll_with(&mut first, &waker).is_pending());
+        let mut second = fleet.acquire_key_async(&1);
+        assert!(poll_with(&mut second, &waker).is_pending());
+        assert_eq!(timer.calls(), 1);
+        timer.0.lock().unwrap().clear();
+        if as_thread {
+            assert!(fleet.request().key(&0).timeout(Duration::ZERO).wait().is_err(), "it is lent");
+        } else {
+            drop(waiting(fleet.acquire_key_async(&0)));
+        }
+        assert_eq!(timer.calls(), 1, "by a thread: {as_thread}");
+        clock.advance(SECOND);
+        assert!(timer.call());
+        assert_eq!(bell.0.load(SeqCst), 1);
+        assert!(matches!(done(&mut first), Err(WaitError::TimedOut { .. })));
+        // And so it goes on.
+        clock.advance(SECOND);
+        assert!(timer.call());
+        assert_eq!(bell.0.load(SeqCst), 2);
+        assert!(done(&mut second).is_ok());
+        drop(lease);
+    }
+}
+
+/// Nobody hears of a timer's panic. The call counts as lost.
+#[test]
+fn a_timer_that_panics_is_asked_again() {
+    #[derive(Default)]
+    struct Panicking(AtomicUsize, HandTimer);
+    impl Timer for Panicking {
+        fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>) {
+            assert!(self.0.fetch_add(1, SeqCst) > 1, "planted");
+            self.1.call_after(after, call);
+        }
+    }
+    let timer = Arc::new(Panicking::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) = fleet(|builder| builder.timer(with), 1);
+    let lease = fleet.acquire().unwrap();
+    let mut first = waiting(fleet.request().timeout(2 * SECOND).into_future());
+    // In the return.
+    lease.release_after(SECOND);
+    assert_eq!((timer.0.load(SeqCst), timer.1.calls()), (2, 0));
+    let mut second = waiting(fleet.acquire_async());
+    assert_eq!(timer.1.calls(), 1);
+    clock.advance(SECOND);
+    assert!(timer.1.call());
+    drop(done(&mut first).expect("warm"));
+    drop(done(&mut second).expect("the next one"));
+}

@@ -208,19 +208,52 @@ fn who_names_what_rests_for_longer_is_told_at_once() {
     }
 }
 
-/// What the rules have ejected is back at a known moment, if nothing of it is out.
+/// What the rules have ejected is back at a known moment, if nothing of it is out; for whoever names it, and for everybody if it is all
+/// that comes back.
 #[test]
-fn who_names_what_was_ejected_is_told_at_once() {
+fn what_was_ejected_is_back_at_a_known_moment() {
     let rules = Ejection::default().consecutive_failures(1).max_share(100).jitter(0);
     let (fleet, clock) = fleet(|builder| builder.shed_late(true).ejection(rules), 1);
     fleet.acquire_key(&0).unwrap().finish(Outcome::Failed);
     let ask = |timeout: Duration| {
-        poll(&mut fleet.request().key(&0).timeout(timeout).into_future()).map(Result::err)
+        let mut answers: Vec<_> = [fleet.request().key(&0), fleet.request(), fleet.request().affinity("x")]
+            .map(|request| poll(&mut request.timeout(timeout).into_future()).map(Result::err))
+            .into();
+        let picky = fleet.request().matching(|_| true).timeout(timeout);
+        answers.push(poll(&mut picky.into_future()).map(Result::err));
+        answers.dedup();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0)
     };
     assert_eq!(ask(SECOND), Poll::Ready(Some(WaitError::Shed { expected: 30 * SECOND, left: SECOND })));
     assert_eq!(ask(30 * SECOND), Poll::Pending);
+    // By hand as well: who knows when.
+    fleet.exclude(&0).unwrap();
+    assert_eq!(ask(SECOND), Poll::Pending);
+    fleet.include(&0).unwrap();
     clock.advance(30 * SECOND);
     assert_eq!(ask(Duration::ZERO), Poll::Ready(None));
+}
+
+/// Of what rests, that which is back first: whichever it is.
+#[test]
+fn who_is_told_at_once_is_told_the_first_moment() {
+    let rules = Ejection::default().consecutive_failures(1).max_share(100).jitter(0);
+    for rest in [3_600, 10] {
+        let (fleet, _) = fleet(|builder| builder.shed_late(true).ejection(rules), 2);
+        fleet.cool(&0, rest * SECOND).unwrap();
+        fleet.acquire_key(&1).unwrap().finish(Outcome::Failed);
+        let ask =
+            |timeout: Duration| poll(&mut fleet.request().timeout(timeout).into_future()).map(Result::err);
+        let expected = rest.min(30) * SECOND;
+        let left = 5 * SECOND;
+        assert_eq!(ask(left), Poll::Ready(Some(WaitError::Shed { expected, left })));
+        assert_eq!(ask(expected), Poll::Pending);
+        // It was to be back before, once.
+        fleet.cool(&0, 3_600 * SECOND).unwrap();
+        let (expected, left) = (30 * SECOND, 20 * SECOND);
+        assert_eq!(ask(left), Poll::Ready(Some(WaitError::Shed { expected, left })));
+    }
 }
 
 /// Whoever takes anything is told by the same count, as a task and as a thread: those before it, and as many units as it wants itself.

@@ -97,12 +97,20 @@ fn bodies(comparison: &mut Comparison, clients: &Tally, gateway: &Scrape, provid
     comparison.same("abandoned bodies", clients.left_within, ended("abandoned"));
 }
 
-/// Every lease has come back, with the outcome that the provider knows of.
+/// Every lease has come back, with the outcome that the provider knows of; but one that was taken back before its attempt had ended has
+/// come back with none, and the gateway knows of it. (Of an answer that is broken off for that the provider may know less: it has sent all.)
 fn leases(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
     let transitions = |kind| gateway.sum("leasehold_transitions_total", &[("kind", kind)]);
-    let outcomes = |outcome| gateway.sum("leasehold_outcomes_total", &[("outcome", outcome)]);
+    let late = |results: &[&str]| -> i64 {
+        let one = |result: &&str| gateway.sum("gateway_attempts_late_total", &[("result", result)]);
+        results.iter().map(one).sum()
+    };
+    let late_in_all = gateway.sum("gateway_attempts_late_total", &[]);
+    // Of an attempt with such a result the scheduler has heard this, or it was too late.
+    let heard = |outcome, results: &[&str]| {
+        gateway.sum("leasehold_outcomes_total", &[("outcome", outcome)]) + late(results)
+    };
     let ended = |result| gateway.sum("gateway_attempts_total", &[("result", result)]);
-    let cancelled = ended("abandoned") + ended("given_up");
     let sum = |of: fn(&KeyCounts) -> u64| provider.sum(of);
     comparison.same("leases returned", transitions("acquired").cast_unsigned(), transitions("released"));
     // A key that is handed to somebody whose patience ends at that moment goes on to the next one, or back: it was lent on his behalf,
@@ -110,14 +118,19 @@ fn leases(comparison: &mut Comparison, gateway: &Scrape, provider: &Counts) {
     let unused = gateway.sum("leasehold_units_unused_total", &[]);
     comparison.same("leases", sum(|seen| seen.arrivals), transitions("acquired") - unused);
     let outcomes_of_all = gateway.sum("leasehold_outcomes_total", &[]);
-    comparison.same("outcomes", sum(|seen| seen.arrivals), outcomes_of_all);
-    comparison.same("outcomes ok", sum(|seen| seen.complete), outcomes("ok"));
-    comparison.same("outcomes rate limited", sum(|seen| seen.rate_limited), outcomes("rate_limited"));
+    comparison.same("outcomes", sum(|seen| seen.arrivals), outcomes_of_all + late_in_all);
+    let (ok, limited) = (heard("ok", &["ok"]), heard("rate_limited", &["rate_limited"]));
+    comparison.same("outcomes ok", sum(|seen| seen.complete), ok);
+    comparison.same("outcomes rate limited", sum(|seen| seen.rate_limited), limited);
     let failed = sum(|seen| seen.failed + seen.dropped + seen.cut + seen.left);
-    comparison.same("outcomes failed and cancelled", failed, outcomes("failed") + outcomes("cancelled"));
-    comparison.same("outcomes cancelled", cancelled.cast_unsigned(), outcomes("cancelled"));
+    let others = outcomes_of_all + late_in_all - ok - limited;
+    comparison.same("outcomes failed and cancelled", failed, others);
+    let given_up = ["abandoned", "given_up"];
+    let cancelled: i64 = given_up.map(ended).iter().sum();
+    comparison.same("outcomes cancelled", cancelled.cast_unsigned(), heard("cancelled", &given_up));
     comparison.same("leases out", 0, gateway.sum("leasehold_leases", &[]));
-    comparison.same("leases revoked", 0, gateway.sum("leasehold_leases_revoked_total", &[]));
+    let revoked = gateway.sum("leasehold_leases_revoked_total", &[]);
+    comparison.same("leases taken back", revoked.cast_unsigned(), late_in_all);
 }
 
 #[cfg(test)]

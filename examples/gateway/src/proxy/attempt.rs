@@ -1,6 +1,6 @@
 //! One use of one key: from its lease to the end of the provider's answer.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::StatusCode;
 use leasehold::{Outcome, OwnedLease, tracing::TracedLease};
@@ -128,9 +128,11 @@ impl Attempt {
             End::GivenUp => ("given_up", Outcome::Cancelled),
         };
         debug!(parent: &self.span, key = %lease.name, result, after = ?self.since.elapsed(), "an attempt has ended");
-        self.metrics.tried(&lease.name, result);
-        // A lease that was taken back has returned already; its outcome is not counted, and harms nobody.
-        lease.finish(outcome);
+        let name = Arc::clone(&lease.name);
+        // A lease that was taken back has returned already: its outcome harms nobody, and the scheduler does not count it. Here both is
+        // counted: what was done, and that it was too late.
+        let is_late = lease.try_finish(outcome).is_err();
+        self.metrics.tried(&name, result, is_late);
     }
 
     /// Ends it with a trouble, which is handed back.

@@ -19,7 +19,12 @@ pub const ATTEMPTS: HeaderName = HeaderName::from_static("x-leasehold-attempts")
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Names under which providers take credentials: a client's must not pass beside ours.
+const API_KEYS: [HeaderName; 3] = [
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
 
 /// What concerns one connection only: RFC 9110, section 7.6.1, and what old clients send beside it.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -36,8 +41,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 /// What a client says to the gateway and not to the provider: who it is, above all. The length is that of the buffered body, and
 /// the host the provider's.
-const FOR_US: [HeaderName; 8] =
-    [AUTHORIZATION, API_KEY, COOKIE, EXPECT, HOST, CONTENT_LENGTH, SESSION, CLASS];
+const FOR_US: [HeaderName; 7] = [AUTHORIZATION, COOKIE, EXPECT, HOST, CONTENT_LENGTH, SESSION, CLASS];
 
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -59,16 +63,19 @@ fn pass_on(headers: &mut HeaderMap) {
 /// A client's fields, as the provider gets them, but for the credentials of the key.
 pub fn to_provider(mut headers: HeaderMap) -> HeaderMap {
     strip_hop_by_hop(&mut headers);
-    for name in &FOR_US {
+    for name in FOR_US.iter().chain(&API_KEYS) {
         headers.remove(name);
     }
     pass_on(&mut headers);
     headers
 }
 
-/// The provider's fields, as a client gets them.
+/// The provider's fields, as a client gets them. What the gateway says of itself nobody else says.
 pub fn to_client(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
+    for name in [KEY, ATTEMPTS] {
+        headers.remove(name);
+    }
     pass_on(headers);
 }
 
@@ -106,11 +113,22 @@ mod tests {
         let passed = to_provider(headers(&[
             ("authorization", "Bearer of-the-client"),
             ("x-api-key", "of-the-client"),
+            ("api-key", "of-the-client"),
+            ("x-goog-api-key", "of-the-client"),
             ("cookie", "of-the-client"),
             ("proxy-authorization", "of-the-client"),
             ("x-leasehold-session", "7"),
         ]));
         assert_eq!(passed.keys().collect::<Vec<_>>(), [&VIA]);
+    }
+
+    #[test]
+    fn a_provider_does_not_speak_for_the_gateway() {
+        let mut passed =
+            headers(&[("x-leasehold-key", "mine"), ("x-leasehold-attempts", "9"), ("etag", "1")]);
+        to_client(&mut passed);
+        let names: Vec<&str> = passed.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["etag", "via"]);
     }
 
     #[test]

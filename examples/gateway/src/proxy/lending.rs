@@ -1,11 +1,17 @@
 //! Which key a request gets, how long it waits for it, and what it is told if there is none.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use leasehold::{AcquireError, Explanation, NoneEligible, OwnedLease, Timestamp, WaitError};
 
 use super::asked::Asked;
-use crate::keys::{ApiKey, Keys, ready_at};
+use crate::keys::{ApiKey, Keys, may_come, ready_at};
 
 /// Why there is no key.
 #[derive(Debug)]
@@ -18,27 +24,40 @@ pub enum NoKey {
 
 /// Lends a key that is none of `tried`: the session's own if it has one and that can be had, else the best. Waits until `until` at
 /// most, and only if waiting can help.
+///
+/// It does not look first and wait then: whoever waits is given at once what there is, and an acquisition that finds nothing is one in
+/// vain, in the scheduler's counts, whatever comes after it.
 pub async fn lend(
     keys: &Keys,
     asked: &Asked,
     tried: &[Arc<str>],
     until: Timestamp,
 ) -> Result<OwnedLease<ApiKey>, NoKey> {
-    let none = match at_once(keys, asked, tried)? {
+    match in_turn(keys, asked, tried, until).await {
         Ok(lease) => return Ok(lease),
-        Err(none) => none,
-    };
-    // Somebody will return one, or the time of one comes.
-    if none.reasons.at_capacity == 0 && none.earliest.is_none_or(|earliest| earliest > until) {
-        return Err(NoKey::Later(none.retry_after));
-    }
-    match wait(keys, asked, tried, until).await {
-        Ok(lease) => return Ok(lease),
-        Err(WaitError::Closed) => return Err(NoKey::Closed),
-        // Too late, or too many wait. That says nothing about when to come back; a last look does.
+        Err(Some(WaitError::Closed)) => return Err(NoKey::Closed),
+        // It cannot help, or too many wait, or it was in vain. That says nothing about when to come back; a last look does.
         Err(_) => {}
     }
     at_once(keys, asked, tried)?.map_err(|none| NoKey::Later(none.retry_after))
+}
+
+/// Takes what there is, else waits; `Err(None)` if that cannot help.
+async fn in_turn(
+    keys: &Keys,
+    asked: &Asked,
+    tried: &[Arc<str>],
+    until: Timestamp,
+) -> Result<OwnedLease<ApiKey>, Option<WaitError>> {
+    let mut wait = pin!(wait(keys, asked, tried, until));
+    let first = poll_fn(|context| Poll::Ready(wait.as_mut().poll(context))).await;
+    if let Poll::Ready(ended) = first {
+        return ended.map_err(Some);
+    }
+    // Looks at every key: who has to wait has the time. Not by the reasons that an acquisition tells, which are those of the whole fleet:
+    // the return of a key that was tried is no help.
+    let may_help = keys.snapshot().iter().any(|state| !tried.contains(&state.key) && may_come(state, until));
+    if may_help { wait.await.map_err(Some) } else { Err(None) }
 }
 
 fn at_once(

@@ -1,5 +1,6 @@
 //! Sockets: HTTP/1.1 with limits on what a client may cost, and an end that lets requests finish.
 
+mod gone;
 mod impatient;
 
 use std::{error::Error, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -16,12 +17,12 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use self::impatient::Impatient;
+use self::{gone::Watch, impatient::Impatient};
 
 /// What a server allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once; further ones wait to be accepted.
+    /// Connections at once, of two descriptors each; further ones wait to be accepted.
     pub connections: usize,
     /// Header fields of a request; with more it is answered 431.
     pub headers: usize,
@@ -197,19 +198,28 @@ async fn serve<S, B>(
     if !has_come {
         return;
     }
+    let watch = Watch::new(&stream);
     let stream = TokioIo::new(Impatient::new(stream, bounds.write_time));
     let mut connection = pin!(protocol.serve_connection(stream, service));
-    let ended = tokio::select! {
-        // First: what has come is read.
-        biased;
-        ended = connection.as_mut() => ended,
-        () = until_it_stops(&mut stopping) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let to_its_end = async {
+        tokio::select! {
+            // First: what has come is read.
+            biased;
+            ended = connection.as_mut() => ended,
+            () = until_it_stops(&mut stopping) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
         }
     };
-    if let Err(error) = ended {
-        debug!(%error, "a connection was broken off");
+    tokio::select! {
+        biased;
+        ended = to_its_end => {
+            if let Err(error) = ended {
+                debug!(%error, "a connection was broken off");
+            }
+        }
+        () = watch.gone() => debug!("a client has gone"),
     }
 }
 

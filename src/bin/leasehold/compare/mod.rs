@@ -82,7 +82,7 @@ pub fn compare(options: &Compare) -> Result<ExitCode> {
     let milliseconds = number("--milliseconds", &options.milliseconds, 1..=60_000u64)?;
     let counts = thread_counts(resources)?;
     let selected = Selected::new(&options.only)?;
-    let output = Output::open(options.out.as_deref())?;
+    let output = Output::open(options.out.as_deref(), &[])?;
 
     let length = Duration::from_millis(milliseconds);
     let operations: Vec<_> =

@@ -156,11 +156,18 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
     if let Some(Err(error)) = round.jobs.as_ref().map(Jobs::end) {
         round.referee.breach(error);
     }
-    let length = since(clock.now(), round.begins).min(scenario.duration.0);
+    // Not until all have come back: in that time nobody was served.
+    let length = since(seen.ended, round.begins).min(scenario.duration.0);
     state.unsent += round.left_unsent(length);
     state.referee.followed.end();
     let sum = round.recorder.sum();
-    state.throughput.push(rate(sum.counts.completed, length));
+    // One that was ended as it began has shown nothing, and hides nothing of those before.
+    if !length.is_zero() {
+        state.throughput.push(rate(sum.counts.completed, length));
+    }
+    if !seen.heat.is_empty() {
+        state.heat = seen.heat;
+    }
     state.sum.merge(&sum);
     for (served, worker) in state.served.iter_mut().zip(&round.workers) {
         *served += worker.served.load(Ordering::Relaxed);
@@ -170,7 +177,6 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
     }
     state.chores.merge(done);
     state.series.extend(seen.series);
-    state.heat = seen.heat;
     state.length += length;
 }
 
@@ -275,9 +281,42 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// A subject that nobody has used.
+#[cfg(test)]
+pub fn idle(name: &str, scenario: &Scenario) -> (Setting, State) {
+    let setting = Setting {
+        scenario: Arc::new(scenario.clone()),
+        crew: 0..scenario.workers,
+        schedule: None,
+        clock: Arc::new(Clock::new()),
+        runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
+        interrupted: Arc::new(AtomicBool::new(false)),
+        progress: Progress::new(1, scenario.duration.0),
+    };
+    let referee = Referee::new(scenario, &super::bases(scenario), 0);
+    let fleet = (0..scenario.resources).map(|index| referee.asset(index)).collect();
+    let subject = Subject::build(name, scenario, fleet, setting.runtime.handle()).unwrap().unwrap();
+    let state = State::new(name, &setting, subject, referee, Census::default());
+    (setting, state)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ctrl-C as a round begins: it has shown nothing, and what was shown before stays.
+    #[test]
+    fn a_round_that_does_not_begin_hides_nothing() {
+        let scenario = Scenario { workers: 2, resources: 2, ..Scenario::default() };
+        let (setting, mut state) = idle("sticky@1", &scenario);
+        let heat = Heat { resources_of_a_row: 1, seconds_of_a_column: 1.0, rows: vec![vec![0.5]; 2] };
+        (state.heat, state.throughput, state.length) = (heat, vec![7.0], Duration::from_secs(1));
+        setting.interrupted.store(true, Ordering::Relaxed);
+        round(&setting, &mut state, 1, Duration::ZERO);
+        assert_eq!((&state.heat.rows, &state.throughput), (&vec![vec![0.5]; 2], &vec![7.0]));
+        assert_eq!((state.length, state.begun), (Duration::from_secs(1), 0));
+        assert!(Heat { rows: vec![Vec::new(); 2], ..Heat::default() }.is_empty());
+    }
 
     #[test]
     fn a_round_may_end_before_it_begins() {

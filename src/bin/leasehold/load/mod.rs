@@ -68,7 +68,7 @@ use self::{
 use crate::{
     compare::live_bytes,
     error::{Error, Result},
-    output::{self, Format, Output},
+    output::{Format, Output},
     simulate::jain,
 };
 
@@ -145,9 +145,11 @@ pub fn load(options: &Load) -> Result<ExitCode> {
         let text = toml::to_string(&scenario).expect("a scenario is plain values");
         return Output::Stdout.write(&text).map(|()| ExitCode::SUCCESS);
     }
-    let out = options.out.as_deref();
-    output::keep_apart(out, "the scenario's trace", scenario.trace.as_deref())?;
-    let output = Output::open(out)?;
+    let inputs = [
+        ("the scenario", scenario::file(&options.scenario)),
+        ("the scenario's trace", scenario.trace.as_deref()),
+    ];
+    let output = Output::open(options.out.as_deref(), &inputs)?;
     let result = options.play(scenario, &Interrupt::listen()?)?;
     output.write(&match options.format {
         Format::Table => table::render(&result),

@@ -30,6 +30,8 @@ const COLUMNS: usize = 100;
 
 /// What was seen of a round.
 pub struct Seen {
+    /// When it was over, or somebody ended it.
+    pub ended: u64,
     pub series: Vec<Point>,
     pub heat: Heat,
 }
@@ -149,7 +151,7 @@ impl Monitor<'_> {
             }
         }
         let heat = rows.finish(tick.as_secs_f64());
-        Seen { series, heat }
+        Seen { ended: clock.now(), series, heat }
     }
 
     fn is_interrupted(&self) -> bool {
@@ -161,12 +163,12 @@ impl Monitor<'_> {
     fn look_at_garbage(&mut self, round: &Round) {
         let Some((watch, garbage)) = &mut self.soak else { return };
         let Some(fleet) = round.subject.fleet() else { return };
-        let (begins, since) = (round.clock.now(), watch.stays_since());
+        let (begins, stays) = (round.clock.now(), watch.now());
         let waits = soak::waiting(self.census, (fleet.len)());
         let retired = round.retired.load(Ordering::Relaxed);
         let took = Duration::from_nanos(round.clock.now().saturating_sub(begins));
-        if watch.stays_since() == since && took < ONE_MOMENT {
-            garbage.look(waits, retired, since);
+        if watch.now() == stays && took < ONE_MOMENT {
+            garbage.look(waits, retired, stays);
         }
     }
 }

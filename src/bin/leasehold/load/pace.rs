@@ -17,7 +17,7 @@ use rand_distr::{Distribution as _, Exp1};
 use super::{
     draws::{Draws, Purpose},
     recorder::lock,
-    scenario::{Distribution, LONGEST, Loop, Scenario, Shape},
+    scenario::{Distribution, LONGEST, Loop, Scenario, Shape, Span},
 };
 use crate::{
     error::Result,
@@ -150,6 +150,17 @@ impl Pace {
         Some(Planned { number, at, delay, hold })
     }
 
+    /// About how many more there are before this moment.
+    fn more_until(&self, at: Duration) -> f64 {
+        let Scenario { rate, workers, burst, .. } = *self.scenario;
+        if let Shape::Herd { every: Span(every) } = burst {
+            let herds = at.as_nanos().div_ceil(every.as_nanos()) as f64;
+            return (herds * self.crew.len() as f64 - self.count as f64).max(0.0);
+        }
+        let come = |at| burst.come_until(at, self.round);
+        rate * self.crew.len() as f64 / f64::from(workers) * (come(at) - come(self.last)).max(0.0)
+    }
+
     /// The next row of the trace: rows are dealt to the scenario's workers in turns. Where its moments do not count it begins anew at its end.
     fn planned(&mut self) -> Option<Planned> {
         let Schedule(rows) = &**self.schedule.as_ref()?;
@@ -192,6 +203,11 @@ impl Moments {
         // Where there are moments it does not matter when somebody asks for them.
         lock(&self.0).next(Duration::ZERO)
     }
+
+    /// About how many more there are before this moment, without drawing them.
+    pub fn more_until(&self, at: Duration) -> f64 {
+        lock(&self.0).more_until(at)
+    }
 }
 
 #[cfg(test)]
@@ -226,6 +242,35 @@ mod tests {
             assert!((9_600..10_400).contains(&count), "{burst}: {count}");
             let count = moments(&scenario, 0..5).len();
             assert!((49_000..51_000).contains(&count), "{burst}: {count} of all workers");
+        }
+    }
+
+    /// What is told without drawing is what would be drawn, wherever one begins.
+    #[test]
+    fn more_is_about_what_would_come() {
+        for burst in ["steady", "on-off 1s 0.25", "on-off 64s 0.5", "ramp 0.5 1.5", "ramp 2 0.1", "herd 10ms"]
+        {
+            let scenario = open(burst);
+            for (crew, drawn) in [(0..5, 0), (0..5, 10_007), (1..3, 3_001)] {
+                let mut pace = pace(&scenario, crew);
+                for _ in 0..drawn {
+                    let _ = pace.next(Duration::ZERO);
+                }
+                for end in [40, 99].map(Duration::from_secs).into_iter().filter(|end| *end > pace.last) {
+                    let expected = pace.more_until(end);
+                    let mut same = Pace::new(Arc::clone(&pace.scenario), None, pace.crew.clone(), DRAWS());
+                    for _ in 0..drawn {
+                        let _ = same.next(Duration::ZERO);
+                    }
+                    let all = std::iter::from_fn(|| same.next(Duration::ZERO));
+                    let more = all.take_while(|planned| planned.at < end).count() as f64;
+                    let (least, most) = (more - 5.0 * more.sqrt() - 5.0, more + 5.0 * more.sqrt() + 5.0);
+                    assert!(
+                        (least..=most).contains(&expected),
+                        "{burst}, {drawn}, {end:?}: {expected} for {more}"
+                    );
+                }
+            }
         }
     }
 

@@ -22,6 +22,7 @@ use super::{
     outcome::Refusal,
     result::Check,
     scenario::{Driver, Scenario},
+    settle::MOST_UNITS,
     subject::Unfit,
 };
 
@@ -45,20 +46,26 @@ pub fn units(scenario: &Scenario, fleet: &[Asset]) -> Result<Vec<u32>, Unfit> {
             return Err(format!("the scenario asks for {what}, which it does not have"));
         }
     }
-    let mut units = Vec::new();
     let limit = |asset: &Asset| match asset.capacity {
         Capacity::Exclusive => Ok(1),
         Capacity::Limited(limit) => Ok(limit),
         Capacity::Unlimited => Err("the scenario asks for unlimited capacity, which it does not have"),
     };
-    let most = fleet.iter().map(limit).try_fold(0, |most, limit| limit.map(|limit| limit.max(most)))?;
+    let mut left =
+        fleet.iter().map(|asset| Ok((asset.index, limit(asset)?))).collect::<Result<Vec<_>, Unfit>>()?;
+    let all: u64 = left.iter().map(|&(_, limit)| u64::from(limit)).sum();
+    if all > MOST_UNITS {
+        return Err(format!(
+            "the fleet has {all} units, and a pool keeps a connection for each: at most {MOST_UNITS}"
+        ));
+    }
     // Dealt in turns, so that a pool that hands out its connections in their order uses all resources.
-    for round in 0..most {
-        for asset in fleet {
-            if limit(asset)? > round {
-                units.push(asset.index);
-            }
-        }
+    let mut units = Vec::new();
+    let mut round = 0;
+    while !left.is_empty() {
+        left.retain(|&(_, limit)| limit > round);
+        units.extend(left.iter().map(|&(index, _)| index));
+        round += 1;
     }
     Ok(units)
 }

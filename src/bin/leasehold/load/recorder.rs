@@ -168,9 +168,9 @@ impl Recorder {
         lock(&self.stripe(worker).record).sent_late.saturating_record(nanos);
     }
 
-    /// A request of an open loop that was never sent, so long after its moment.
-    pub fn unsent(&self, worker: u32, nanos: u64) {
-        lock(&self.stripe(worker).record).unanswered.saturating_record(nanos);
+    /// So many requests of an open loop that were never sent, so long after their moments.
+    pub fn unsent(&self, worker: u32, nanos: u64, count: u64) {
+        lock(&self.stripe(worker).record).unanswered.saturating_record_n(nanos, count);
     }
 
     pub fn rank_error(&self, worker: u32, error: u64) {
@@ -294,7 +294,7 @@ mod tests {
             let seen = Seen { ending, waited: None, took, took_since_sent: 0, held: None, delayed: None };
             recorder.record(0, &seen);
         }
-        recorder.unsent(0, 99_000_000);
+        recorder.unsent(0, 99_000_000, 1);
         let sum = recorder.sum();
         let about = |histogram: &Histogram<u64>| -> Vec<u64> {
             histogram.iter_recorded().map(|step| step.value_iterated_to() / 1_000_000).collect()

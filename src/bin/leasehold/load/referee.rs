@@ -33,6 +33,8 @@ struct Slot {
     /// When its cooling ends at the earliest, and when that was certain. The second is written first.
     cool_until: AtomicU64,
     cool_known: AtomicU64,
+    /// When its cooling ends at the latest: the return that began it may have taken its time.
+    cooled_by: AtomicU64,
     /// When a rest ends that begins with a return that may not be over yet: for the order alone, as nothing is certain of it.
     rests_until: AtomicU64,
     /// When its removal had returned; 0 while it is there.
@@ -49,6 +51,7 @@ impl Slot {
             held: AtomicU64::new(0),
             cool_until: AtomicU64::new(0),
             cool_known: AtomicU64::new(0),
+            cooled_by: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             excluded: AtomicBool::new(false),
@@ -150,6 +153,7 @@ impl Referee {
         // Two returns may come here in the other order: what is known goes only forward.
         slot.cool_known.fetch_max(now, Ordering::SeqCst);
         slot.cool_until.fetch_max(began.saturating_add(rest), Ordering::SeqCst);
+        slot.cooled_by.fetch_max(now.saturating_add(rest), Ordering::Relaxed);
     }
 
     /// A token was made of a lease that is out.
@@ -276,9 +280,9 @@ impl Referee {
         self.slots.iter().map(|slot| slot.leases.load(Ordering::Relaxed)).sum()
     }
 
-    /// When the last cooling ends at the earliest.
-    pub fn cool_until(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.cool_until.load(Ordering::Relaxed)).max().unwrap_or(0)
+    /// When the last cooling ends at the latest.
+    pub fn cooled_by(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.cooled_by.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
 
     pub fn limit(&self, index: u32) -> Option<u32> {

@@ -221,6 +221,13 @@ pub struct Check {
     pub found: String,
 }
 
+impl Heat {
+    /// Whether nothing was seen: of a round that was ended as it began there are rows without columns.
+    pub fn is_empty(&self) -> bool {
+        self.rows.iter().all(Vec::is_empty)
+    }
+}
+
 impl Check {
     pub fn equal(name: &str, left: (&str, u64), right: (&str, u64)) -> Self {
         let found = format!("{} {}, {} {}", left.0, left.1, right.0, right.1);

@@ -16,7 +16,7 @@ use super::{
     outcome::Counts,
     referee::Referee,
     result::Check,
-    scenario::{Distribution, Scenario},
+    scenario::Scenario,
     subject::Subject,
     worker,
 };
@@ -82,8 +82,10 @@ pub fn settle(scenario: &Scenario, state: &State, now: u64) -> Vec<Check> {
         Check::equal("leases", ("given", given), ("ended", counts.leases() + state.chores.leases)),
         Check::equal("leases out", ("seen", state.referee.in_flight()), ("expected", 0)),
     ];
-    let left = Duration::from_nanos(state.referee.cool_until().saturating_sub(now));
-    if state.subject.fleet().is_some() {
+    let left = Duration::from_nanos(state.referee.cooled_by().saturating_sub(now));
+    // Only the scheduler can be told to end a cooling.
+    let still_cools = state.subject.scheduler().is_none() && left > PATIENCE;
+    if state.subject.fleet().is_some() && !still_cools {
         thread::sleep(left.min(PATIENCE));
     }
     match &*state.subject {
@@ -99,13 +101,13 @@ pub fn settle(scenario: &Scenario, state: &State, now: u64) -> Vec<Check> {
                 checks.push(Check::that("closed", says, format!("{told} requests were told so, {now}")));
             } else if state.claims.is_none() {
                 // Of a fleet that is shared only the server knows where everything is, and one that is closed lends nothing.
-                everything_is_there(&mut checks, scenario, state, &**scheduler);
+                everything_is_there(&mut checks, scenario, state, &**scheduler, still_cools);
             }
             let after = scheduler.stats();
             checks.push(Check::equal("in flight at last", ("seen", after.in_flight), ("expected", 0)));
         }
-        Subject::Mutex(lender) => everything_is_there(&mut checks, scenario, state, lender),
-        Subject::Naive(lender) => everything_is_there(&mut checks, scenario, state, lender),
+        Subject::Mutex(lender) => everything_is_there(&mut checks, scenario, state, lender, still_cools),
+        Subject::Naive(lender) => everything_is_there(&mut checks, scenario, state, lender, still_cools),
         #[cfg(feature = "peers")]
         Subject::Deadpool(pool) => {
             checks.push(peers::nothing_is_lost(pool.units(), |wait| pool.acquire(wait)))
@@ -201,34 +203,35 @@ fn put_back(scheduler: &Scheduler<Asset>) {
     }
 }
 
-/// Nothing is lost: whoever asks for the best again and again gets every unit once and no more, and of what is unlimited every resource,
-/// which is then taken aside.
+/// Leases that are taken at once to see that all are there. Of fleets with more units every resource is had once.
+pub const MOST_UNITS: u64 = 4_000_000;
+
+/// Nothing is lost: whoever asks for the best again and again gets every unit once and no more, and of what is unlimited, or of too many units,
+/// every resource, which is then taken aside. Not of a fleet of which a part `still_cools`.
 fn everything_is_there<L: Lend<Asset>>(
     checks: &mut Vec<Check>,
     scenario: &Scenario,
     state: &State,
     lender: &L,
+    still_cools: bool,
 ) {
     let referee = &state.referee;
     let there: Vec<u32> = (0..referee.lineages()).filter_map(|lineage| referee.current(lineage)).collect();
     checks.push(Check::equal("fleet", ("members", lender.len() as u64), ("expected", there.len() as u64)));
-    let rests = scenario.rate_limits > 0.0 && scenario.retry_after != Distribution::ZERO;
-    let still_cools = state.subject.scheduler().is_none()
-        && (rests || scenario.cooldown.0 > Duration::ZERO)
-        && scenario.retry_after.mean() + scenario.cooldown.0 > PATIENCE;
     if still_cools {
-        // Only the scheduler can be told to end a cooling.
         return;
     }
     let units = |index: &u32| u64::from(referee.limit(*index).unwrap_or(1));
-    let expected: u64 = there.iter().map(units).sum();
+    let all: u64 = there.iter().map(units).sum();
+    let each_once = all > MOST_UNITS;
+    let expected = if each_once { there.len() as u64 } else { all };
     let (mut had, mut taken, mut aside) = (HashSet::new(), Vec::new(), Vec::new());
     // One more than there should be, so that one too many is seen.
     while taken.len() as u64 <= expected
         && let Ok(lease) = lender.acquire()
     {
         had.insert(lease.index);
-        if referee.limit(lease.index).is_none() && lender.exclude(&lease.index) {
+        if (each_once || referee.limit(lease.index).is_none()) && lender.exclude(&lease.index) {
             aside.push(lease.index);
         }
         taken.push(lease);
@@ -251,31 +254,26 @@ fn everything_is_there<L: Lend<Asset>>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, atomic::AtomicBool};
-
     use leasehold::Outcome;
-    use tokio::runtime::Builder;
 
     use super::{
-        super::{asset::Census, bases, clock::Clock, drive::Setting, monitor::Progress, outcome::Ending},
+        super::{
+            clock::Clock,
+            drive::{at_once, idle},
+            outcome::{Ending, Trouble},
+            scenario::Driver,
+            subject::Wish,
+        },
         *,
     };
 
     /// A subject that nobody has used, and what its rounds would have left.
     fn state(scenario: &Scenario) -> State {
-        let setting = Setting {
-            scenario: Arc::new(scenario.clone()),
-            crew: 0..scenario.workers,
-            schedule: None,
-            clock: Arc::new(Clock::new()),
-            runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(),
-            interrupted: Arc::new(AtomicBool::new(false)),
-            progress: Progress::new(1, scenario.duration.0),
-        };
-        let referee = Referee::new(scenario, &bases(scenario), 0);
-        let fleet = (0..scenario.resources).map(|index| referee.asset(index)).collect();
-        let subject = Subject::build("sticky@2", scenario, fleet, setting.runtime.handle()).unwrap().unwrap();
-        State::new("sticky@2", &setting, subject, referee, Census::default())
+        state_of("sticky@2", scenario)
+    }
+
+    fn state_of(name: &str, scenario: &Scenario) -> State {
+        idle(name, scenario).1
     }
 
     fn small() -> Scenario {
@@ -342,6 +340,57 @@ mod tests {
             state.chores.exclusions = 1;
             assert_eq!(wrong(&small(), &state), ["resources", "units"], "{index}");
         }
+    }
+
+    /// What is left of the longest cooling counts, not how long one is on average.
+    #[test]
+    fn who_cannot_be_told_to_end_a_cooling_is_waited_for_or_left() {
+        for name in ["mutex", "naive"] {
+            for (rest, is_judged) in [(Duration::from_millis(100), true), (Duration::from_secs(60), false)] {
+                let mut state = state_of(name, &small());
+                let Ok(held) = at_once(state.subject.acquire(
+                    Driver::Threads,
+                    &Clock::new(),
+                    Wish::Anything,
+                    0,
+                    Duration::ZERO,
+                )) else {
+                    panic!("{name}: it has a fleet")
+                };
+                let grant = state.referee.granted(held.index(), 1, 2);
+                state.referee.returns(grant, 3);
+                held.finish(Outcome::RateLimited { retry_after: rest }, Duration::ZERO);
+                // The return took 20 ms; the cooling began at its end.
+                state.referee.cools(grant.index, 0, rest.as_nanos() as u64, 20_000_000);
+                state.sum.counts.add(Ending::Backend(Trouble::RateLimited));
+                state.begun += 1;
+                let checks = settle(&small(), &state, 20_000_000);
+                let wrong: Vec<_> = checks.iter().filter(|check| !check.holds).collect();
+                assert!(wrong.is_empty(), "{name}, {rest:?}: {wrong:?}");
+                assert_eq!(
+                    checks.iter().any(|check| check.name == "resources"),
+                    is_judged,
+                    "{name}, {rest:?}"
+                );
+            }
+        }
+    }
+
+    /// A lease for each unit of a fleet of that size would be minutes and gigabytes.
+    #[test]
+    fn fleets_of_very_many_units_are_looked_at_by_resource() {
+        let scenario = Scenario { capacity: vec![16_000_000], ..small() };
+        for name in ["sticky@2", "mutex", "naive"] {
+            let state = state_of(name, &scenario);
+            let checks = settle(&scenario, &state, 0);
+            let found = |name| checks.iter().find(|check| check.name == name).unwrap();
+            assert!(checks.iter().all(|check| check.holds), "{name}: {checks:?}");
+            assert!(found("units").found.contains("had 6"), "{name}: {:?}", found("units"));
+        }
+        let state = state(&scenario);
+        state.subject.scheduler().unwrap().exclude(&3).unwrap();
+        let checks = settle(&scenario, &state, 0);
+        assert!(checks.iter().any(|check| check.name == "resources" && !check.holds), "{checks:?}");
     }
 
     /// Where leases should have been passed on as tokens and none was, fencing was not checked.

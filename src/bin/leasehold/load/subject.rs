@@ -60,11 +60,21 @@ pub enum Held<'s> {
     Bb8(Bb8Held<'s>),
 }
 
-/// How long a resource is ejected at first, how long at the longest, and how much of the fleet at once, in per cent. The library's default begins at
-/// 30 s, longer than most rounds.
-pub const EJECTED: Duration = Duration::from_millis(500);
-pub const LONGEST_EJECTED: Duration = Duration::from_secs(4);
-pub const MOST_EJECTED: u32 = 30;
+/// Calls of the builder, and the same as text: what is recommended as code must be what was run.
+macro_rules! calls {
+    ($calls:ident, $text:ident: $(.$name:ident($argument:expr))+) => {
+        fn $calls(builder: Builder<Asset>) -> Builder<Asset> {
+            builder$(.$name($argument))+
+        }
+        pub const $text: &[&str] = &[$(concat!(".", stringify!($name), "(", stringify!($argument), ")")),+];
+    };
+}
+
+// The library's default ejects for 30 s at first, longer than most rounds; and a rate limit lasts as long as the scenario says.
+calls! { with_ejection, WITH_EJECTION:
+    .ejection(Ejection::default().base(Duration::from_millis(500)).longest(Duration::from_secs(4)).ramp(Duration::from_millis(500)).max_share(30))
+    .cooldown(Cooldown::default().on_rate_limit(Backoff::None))
+}
 
 /// Lends what is out already: whether that is seen.
 #[cfg(test)]
@@ -234,10 +244,7 @@ fn scheduler(
         builder = builder.max_waiters(scenario.max_waiters as usize);
     }
     if scenario.ejection {
-        let rules =
-            Ejection::default().base(EJECTED).longest(LONGEST_EJECTED).ramp(EJECTED).max_share(MOST_EJECTED);
-        // A rate limit lasts as long as the scenario says.
-        builder = builder.ejection(rules).cooldown(Cooldown::default().on_rate_limit(Backoff::None));
+        builder = with_ejection(builder);
     }
     if scenario.driver != Driver::Threads {
         builder = builder.timer(TokioTimer::new(runtime.clone()));

@@ -93,7 +93,7 @@ pub async fn work(round: Arc<Round>, worker: u32) {
             let over = since(clock.now()).min(ends);
             if round.moments.is_some() && planned.at < over {
                 round.workers[worker as usize].unsent.fetch_add(1, Ordering::Relaxed);
-                recorder.unsent(worker, (over - planned.at).as_nanos() as u64);
+                recorder.unsent(worker, (over - planned.at).as_nanos() as u64, 1);
             }
             break;
         }
@@ -112,13 +112,33 @@ pub async fn work(round: Arc<Round>, worker: u32) {
     }
 }
 
+/// Requests that were not sent are drawn up to so many: a second or two. Of the others it is computed how many came in each of so many parts of
+/// the time that is left.
+const MOST_DRAWN: u64 = 10_000_000;
+const PARTS: u32 = 1_000;
+
 impl Round {
     /// After the workers have ended, `over` after the beginning: takes what is left of the moments that had come by then, and tells how many
-    /// these are. All workers were busy to the end.
+    /// these are. All workers were busy to the end. A rate that nobody can send leaves far more than is worth drawing: of these how many there
+    /// are is computed.
     pub fn left_unsent(&self, over: Duration) -> u64 {
         let Some(moments) = &self.moments else { return 0 };
-        let left = std::iter::from_fn(|| moments.take()).take_while(|planned| planned.at < over);
-        left.map(|planned| self.recorder.unsent(0, (over - planned.at).as_nanos() as u64)).count() as u64
+        let mut count = 0;
+        let mut last = Duration::ZERO;
+        while count < MOST_DRAWN {
+            let Some(planned) = moments.take().filter(|planned| planned.at < over) else { return count };
+            self.recorder.unsent(0, (over - planned.at).as_nanos() as u64, 1);
+            (count, last) = (count + 1, planned.at);
+        }
+        let part = (over - last) / PARTS;
+        let mut more = 0;
+        for number in 1..=PARTS {
+            let until = moments.more_until(last + part * number) as u64;
+            let ago = over.saturating_sub(last + part * number) + part / 2;
+            self.recorder.unsent(0, ago.as_nanos() as u64, until.saturating_sub(more));
+            more = until.max(more);
+        }
+        count + more
     }
 }
 

@@ -121,7 +121,7 @@ type Item = Entry<u32, u32, ()>;
 type Fleet = Scheduler<Item>;
 
 pub fn order(options: &Order) -> Result<()> {
-    let output = Output::open(options.out.as_deref())?;
+    let output = Output::open(options.out.as_deref(), &[])?;
     let sticky = Choice::Sticky { choices: None, period: None };
     let mut choices = options.strategies.clone();
     if !choices.contains(&sticky) {

@@ -27,10 +27,7 @@ pub use self::table::count;
 
 use clap::Args;
 
-use crate::{
-    error::Result,
-    output::{self, Output},
-};
+use crate::{error::Result, output::Output};
 
 #[derive(Args, Debug)]
 pub struct Report {
@@ -48,11 +45,8 @@ pub struct Report {
 }
 
 pub fn report(options: &Report) -> Result<()> {
-    let out = options.out.as_deref();
-    for path in &options.results {
-        output::keep_apart(out, "a result", Some(path))?;
-    }
+    let results: Vec<_> = options.results.iter().map(|path| ("a result", Some(&**path))).collect();
+    let output = Output::open(options.out.as_deref(), &results)?;
     let inputs = options.results.iter().map(|path| input::read(path)).collect::<Result<Vec<_>>>()?;
-    let output = Output::open(out)?;
     output.write(&html::page(&options.title, &inputs))
 }

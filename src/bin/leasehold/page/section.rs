@@ -189,7 +189,7 @@ impl Section {
                 waiting: run.waiting_ns.curve,
                 series: run.series,
                 processes: run.processes,
-                heat: Some(run.heat).filter(|heat| !heat.rows.is_empty()),
+                heat: Some(run.heat).filter(|heat| !heat.is_empty()),
                 utilisation: Vec::new(),
                 name: subject.name,
             });

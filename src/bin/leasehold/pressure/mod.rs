@@ -99,7 +99,7 @@ impl Payload {
 }
 
 pub fn pressure(options: &Pressure) -> Result<ExitCode> {
-    let output = Output::open(options.out.as_deref())?;
+    let output = Output::open(options.out.as_deref(), &[])?;
     let pool = Pool::<Payload>::builder()
         .workers(options.workers as usize)
         .capacity(options.capacity as usize)

@@ -1,7 +1,5 @@
 //! Which setting, why, and as which code.
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::{
@@ -14,7 +12,7 @@ use crate::{
     choice::Choice,
     load::{
         scenario::{Driver, Scenario},
-        subject::{EJECTED, LONGEST_EJECTED, MOST_EJECTED},
+        subject::WITH_EJECTION,
     },
 };
 
@@ -87,9 +85,17 @@ fn kinds(played: &[Played], setting: &str) -> Option<[Played; 2]> {
     Some([of("Strict")?, of("Throughput")?])
 }
 
-/// Barging serves more where threads are slow to wake, and has no bound on the wait: it must be worth that.
+/// Whether so large a share of requests got no lease that another setting, of which it was `least`, is to be preferred.
+fn refuses_more(share: f64, least: f64) -> bool {
+    share > least * 1.1 + 0.01
+}
+
+/// Barging serves more where threads are slow to wake, and has no bound on the wait: it must be worth that, and leave nobody without a lease.
 fn fairer([strict, barging]: &[Played; 2]) -> &Played {
-    let pays = barging.throughput > 1.05 * strict.throughput
+    let (patient, hasty) = (strict.refused_share(), barging.refused_share());
+    let serves_more = barging.throughput > 1.05 * strict.throughput || refuses_more(patient, hasty);
+    let pays = serves_more
+        && !refuses_more(hasty, patient)
         && barging.waiting_p99_9_ns as f64 <= 1.2 * strict.waiting_p99_9_ns as f64;
     if pays { barging } else { strict }
 }
@@ -98,6 +104,9 @@ fn fairer([strict, barging]: &[Played; 2]) -> &Played {
 pub struct Standing {
     /// Its place in `simulated`.
     at: usize,
+    /// The share of the workload's requests that got no lease, and whether that is more than of others.
+    refused: f64,
+    refuses: bool,
     /// Its speed over that of the fastest: bare, or served requests of the workload, whichever is the lower.
     pace: f64,
     rank_error: f64,
@@ -110,10 +119,13 @@ impl Standing {
     }
 }
 
-/// The finalists, the best first: of those that are as fast as the fastest, bare and on the workload, the one with the best order, with fewer
-/// shards where that is the same; the slow ones after all others, by their speed.
+/// The finalists, the best first: of those that refuse no more of the workload's requests than others and are as fast as the fastest, bare and on
+/// the workload, the one with the best order, with fewer shards where that is the same; the slow ones after all others, by their speed; and
+/// after these who refuses more, by how many.
 pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> Vec<Standing> {
     let served = |setting: &str| kinds(played, setting).map_or(0.0, |kinds| fairer(&kinds).throughput);
+    let refused = |setting: &str| kinds(played, setting).map_or(1.0, |kinds| fairer(&kinds).refused_share());
+    let least = live.iter().map(|live| refused(&live.setting)).fold(1.0, f64::min);
     let most = live.iter().map(|live| served(&live.setting)).fold(0.0, f64::max);
     let fastest = live.iter().map(|live| live.pairs_per_second).fold(0.0, f64::max);
     let standing = |live: &Live| {
@@ -121,22 +133,41 @@ pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> Vec<St
         let Virtual { setting, rank_error, .. } = &simulated[at];
         let of = |value: f64, greatest: f64| if greatest > 0.0 { value / greatest } else { 1.0 };
         let pace = of(live.pairs_per_second, fastest).min(of(served(&live.setting), most));
-        Some(Standing { at, pace, rank_error: *rank_error, shards: setting.shards })
+        let refused = refused(&live.setting);
+        let refuses = refuses_more(refused, least);
+        Some(Standing { at, refused, refuses, pace, rank_error: *rank_error, shards: setting.shards })
     };
     let mut standings: Vec<Standing> = live.iter().filter_map(standing).collect();
     standings.sort_by(|a, b| {
-        let slow = a.is_slow().cmp(&b.is_slow());
-        let key = |one: &Standing| if one.is_slow() { -one.pace } else { one.rank_error };
-        slow.then(key(a).total_cmp(&key(b))).then(a.shards.cmp(&b.shards))
+        let place = |one: &Standing| (one.refuses, !one.refuses && one.is_slow());
+        let key = |one: &Standing| match place(one) {
+            (true, _) => one.refused,
+            (_, true) => -one.pace,
+            _ => one.rank_error,
+        };
+        place(a).cmp(&place(b)).then(key(a).total_cmp(&key(b))).then(a.shards.cmp(&b.shards))
     });
     standings
 }
 
 /// Which rule has put the first one there, and which the second one behind it.
 fn decided(standings: &[Standing]) -> (String, String) {
-    let fast = standings.iter().filter(|one| !one.is_slow()).count();
+    let fast = standings.iter().filter(|one| !one.refuses && !one.is_slow()).count();
     let Some((first, rest)) = standings.split_first() else { return Default::default() };
     let Some(second) = rest.first() else { return ("the only one that was played".into(), String::new()) };
+    if second.refuses {
+        let told = format!(
+            "left {:.1} % of the workload's requests without a lease, {:.1} % more",
+            second.refused * 100.0,
+            (second.refused - first.refused) * 100.0
+        );
+        let why = if first.refuses {
+            "the fewest requests without a lease"
+        } else {
+            "the only one that leaves no more requests without a lease than need be"
+        };
+        return (why.into(), told);
+    }
     if second.is_slow() {
         let slow = format!("slower: {:.0} % of the fastest, bare or on the workload", second.pace * 100.0);
         let why = if fast == 1 { "the only one within 10 % of the fastest" } else { "the fastest" };
@@ -227,7 +258,9 @@ pub fn code(setting: &Setting, fairness: &str, scenario: &Scenario) -> String {
         _ => unreachable!("the grid has no others"),
     };
     let mut names = vec!["Fairness", "Scheduler", "Strategy"];
-    names.extend(scenario.ejection.then_some("Ejection"));
+    if scenario.ejection {
+        names.extend(["Backoff", "Cooldown", "Ejection"]);
+    }
     names.extend((scenario.driver != Driver::Threads).then_some("TokioTimer"));
     names.sort_unstable();
     let mut code = if scenario.ejection { "use std::time::Duration;\n".to_owned() } else { String::new() };
@@ -244,13 +277,7 @@ pub fn code(setting: &Setting, fairness: &str, scenario: &Scenario) -> String {
         code += &format!("    .max_waiters({})\n", scenario.max_waiters);
     }
     if scenario.ejection {
-        let millis = |span: Duration| format!("Duration::from_millis({})", span.as_millis());
-        code += &format!(
-            "    .ejection(Ejection::default().base({}).longest({}).ramp({}).max_share({MOST_EJECTED}))\n",
-            millis(EJECTED),
-            millis(LONGEST_EJECTED),
-            millis(EJECTED)
-        );
+        WITH_EJECTION.iter().for_each(|call| code += &format!("    {call}\n"));
     }
     if scenario.driver != Driver::Threads {
         code += "    .timer(TokioTimer::new(tokio::runtime::Handle::current()))\n";
@@ -290,17 +317,18 @@ pub fn render(
         );
     }
     text += &format!(
-        "\n{:<16}  {:<10}  {:>14}  {:>10}  {:>10}\n",
-        "on the workload", "fairness", "requests/s", "p99.9, ms", "lost"
+        "\n{:<16}  {:<10}  {:>14}  {:>10}  {:>10}  {:>10}\n",
+        "on the workload", "fairness", "requests/s", "p99.9, ms", "lost", "no lease"
     );
     for one in played {
         text += &format!(
-            "{:<16}  {:<10}  {:>14.0}  {:>10.2}  {:>10}\n",
+            "{:<16}  {:<10}  {:>14.0}  {:>10.2}  {:>10}  {:>10}\n",
             one.setting,
             one.fairness,
             one.throughput,
             one.waiting_p99_9_ns as f64 / 1e6,
-            one.lost
+            one.lost,
+            one.refused
         );
     }
     for limit in limits {
@@ -355,7 +383,7 @@ mod tests {
     fn the_code_has_what_was_measured() {
         let everything = compiled! {
             use std::time::Duration;
-            use leasehold::{Ejection, Fairness, Scheduler, Strategy, TokioTimer};
+            use leasehold::{Backoff, Cooldown, Ejection, Fairness, Scheduler, Strategy, TokioTimer};
             let scheduler = Scheduler::<YourResource>::builder()
                 .shards(8)
                 .strategy(Strategy::Sticky { choices: 2, period: 256 })
@@ -363,7 +391,8 @@ mod tests {
                 .expected_resources(40)
                 .shed_late(true)
                 .max_waiters(100)
-                .ejection(Ejection::default().base(Duration::from_millis(500)).longest(Duration::from_millis(4000)).ramp(Duration::from_millis(500)).max_share(30))
+                .ejection(Ejection::default().base(Duration::from_millis(500)).longest(Duration::from_secs(4)).ramp(Duration::from_millis(500)).max_share(30))
+                .cooldown(Cooldown::default().on_rate_limit(Backoff::None))
                 .timer(TokioTimer::new(tokio::runtime::Handle::current()))
                 .build()?;
         };
@@ -486,7 +515,9 @@ mod tests {
                     fairness,
                     throughput,
                     waiting_p99_9_ns: 1_000,
+                    requests: 1_000,
                     lost: 0,
+                    refused: 0,
                 })
             };
             pairs.flat_map(both).collect()
@@ -533,7 +564,8 @@ mod tests {
 
     #[test]
     fn fewer_shards_decide_where_the_order_is_the_same() {
-        let one = |at, shards| Standing { at, pace: 1.0, rank_error: 0.5, shards };
+        let one =
+            |at, shards| Standing { at, refused: 0.0, refuses: false, pace: 1.0, rank_error: 0.5, shards };
         let (first, second) = decided(&[one(0, 4), one(1, 16)]);
         assert!(first.starts_with("the fewest shards"), "{first}");
         assert_eq!(second, "as fast and as good an order, with 12 shards more");
@@ -541,19 +573,62 @@ mod tests {
 
     #[test]
     fn barging_must_be_worth_it() {
-        let one = |fairness, throughput, waiting_p99_9_ns| Played {
+        let one = |fairness, throughput, waiting_p99_9_ns, refused| Played {
             setting: "sticky@8".into(),
             fairness,
             throughput,
             waiting_p99_9_ns,
-            lost: 0,
+            requests: 1_000,
+            lost: refused,
+            refused,
         };
-        for (throughput, waiting, expected) in
-            [(104.0, 900, "Strict"), (110.0, 1_100, "Throughput"), (110.0, 1_300, "Strict")]
-        {
-            let both = [one("Strict", 100.0, 1_000), one("Throughput", throughput, waiting)];
-            assert_eq!(fairer(&both).fairness, expected, "{throughput} {waiting}");
+        for (throughput, waiting, refused, expected) in [
+            (104.0, 900, [0, 0], "Strict"),
+            (110.0, 1_100, [0, 0], "Throughput"),
+            (110.0, 1_300, [0, 0], "Strict"),
+            // More are served, and more go away with nothing.
+            (110.0, 900, [0, 5], "Throughput"),
+            (110.0, 900, [0, 50], "Strict"),
+            (101.0, 900, [50, 0], "Throughput"),
+        ] {
+            let [strict, barging] = refused;
+            let both = [one("Strict", 100.0, 1_000, strict), one("Throughput", throughput, waiting, barging)];
+            assert_eq!(fairer(&both).fairness, expected, "{throughput} {waiting} {refused:?}");
         }
+    }
+
+    /// The best order is worth nothing to those who get no lease.
+    #[test]
+    fn who_leaves_requests_without_a_lease_is_last() {
+        let results = [
+            simulated("strict", 8, 0, 0.0),
+            simulated("sticky", 8, 0, 2.0),
+            simulated("best-of:2", 8, 0, 1.0),
+        ];
+        let names = results.iter().map(|result| result.setting.name());
+        let live: Vec<Live> = names
+            .clone()
+            .map(|setting| Live { setting, pairs_per_second: 100.0, waiting_p99_ns: 0 })
+            .collect();
+        let played: Vec<Played> = names
+            .zip([60, 5, 30])
+            .flat_map(|(setting, refused)| {
+                ["Strict", "Throughput"].map(|fairness| Played {
+                    setting: setting.clone(),
+                    fairness,
+                    throughput: 10.0,
+                    waiting_p99_9_ns: 1_000,
+                    requests: 1_000,
+                    lost: refused,
+                    refused,
+                })
+            })
+            .collect();
+        let standings = choose(&results, &live, &played);
+        assert_eq!(standings.iter().map(|one| one.at).collect::<Vec<_>>(), [1, 2, 0]);
+        let (first, second) = decided(&standings);
+        assert!(first.starts_with("the only one that leaves no more"), "{first}");
+        assert_eq!(second, "left 3.0 % of the workload's requests without a lease, 2.5 % more");
     }
 
     #[test]

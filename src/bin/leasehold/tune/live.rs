@@ -31,8 +31,18 @@ pub struct Played {
     /// Completed requests a second, and what waiting took at most of 99.9 %: medians of the rounds.
     pub throughput: f64,
     pub waiting_p99_9_ns: u64,
-    /// Requests that were not completed, whoever was to answer for that, in all rounds.
+    /// Requests of all rounds; those that were not completed, whoever was to answer for that; and of these those that got no lease: the scheduler
+    /// refused them, or nobody came to send them.
+    pub requests: u64,
     pub lost: u64,
+    pub refused: u64,
+}
+
+impl Played {
+    /// The share of requests that got no lease.
+    pub fn refused_share(&self) -> f64 {
+        self.refused as f64 / self.requests.max(1) as f64
+    }
 }
 
 /// Runs in which no rule was broken; and of the others what was. Of a setting that breaks a rule nothing is to be recommended, however fast it is.
@@ -121,7 +131,7 @@ const LEASES: u32 = 4;
 const LONGEST: Duration = Duration::from_secs(2);
 
 /// All finalists with both kinds of fairness, which differ only where somebody waits: on the workload itself, in short rounds. Both
-/// kinds take turns, and every second time in the opposite order.
+/// kinds take turns, and every second time in the opposite order, as do the finalists: what the machine does meanwhile meets all alike.
 pub fn play(
     workload: &Workload,
     finalists: &[Setting],
@@ -132,8 +142,8 @@ pub fn play(
     let least = Duration::from_millis(options.milliseconds * 2);
     let one = scenario.think.mean() + workload.mean_hold();
     let wished = (one * LEASES).max(scenario.burst.period());
+    let mut subjects: Vec<String> = finalists.iter().map(Setting::name).collect();
     let scenario = Scenario {
-        subjects: finalists.iter().map(Setting::name).collect(),
         rounds: 1,
         duration: Span(least.max(wished.min(LONGEST)).min(scenario.duration.0.max(least))),
         soak: false,
@@ -149,11 +159,12 @@ pub fn play(
                 return Ok(Sound::default());
             }
             let seed = scenario.seed.wrapping_add(round.into());
-            let scenario = Scenario { fairness, seed, ..scenario.clone() };
+            let scenario = Scenario { subjects: subjects.clone(), fairness, seed, ..scenario.clone() };
             let result = load::play("tune", scenario, interrupt)?;
             runs.extend(Ran::all(result, name));
         }
         kinds.reverse();
+        subjects.reverse();
     }
     let Sound { runs, broken } = sound(runs);
     let mut played = Vec::new();
@@ -173,7 +184,9 @@ pub fn play(
                 fairness: kind,
                 throughput: middle(of().map(|run| run.throughput).collect()),
                 waiting_p99_9_ns: middle(of().map(|run| run.waiting_ns.p99_9 as f64).collect()) as u64,
+                requests,
                 lost: requests.saturating_sub(completed + cut),
+                refused: of().map(|run| run.unsent + run.counts.by_scheduler()).sum(),
             });
         }
     }

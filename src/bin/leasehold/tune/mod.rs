@@ -30,8 +30,8 @@ use self::{
 use crate::{
     choice::Choice,
     error::Result,
-    load::{INTERRUPTED, Interrupt},
-    output::{self, Format, Output},
+    load::{INTERRUPTED, Interrupt, scenario},
+    output::{Format, Output},
 };
 
 #[derive(Args, Debug)]
@@ -113,11 +113,14 @@ struct TuneResult<'a> {
 const BROKEN: u8 = 1;
 
 pub fn tune(options: &Tune) -> Result<ExitCode> {
-    let out = options.out.as_deref();
-    output::keep_apart(out, "--trace", options.trace.as_deref())?;
-    output::keep_apart(out, "--fleet", options.fleet.as_deref())?;
     let workload = Workload::open(options)?;
-    let output = Output::open(out)?;
+    let inputs = [
+        ("--trace", options.trace.as_deref()),
+        ("--fleet", options.fleet.as_deref()),
+        ("the scenario", options.trace.is_none().then(|| scenario::file(&options.scenario)).flatten()),
+        ("the scenario's trace", workload.scenario.trace.as_deref()),
+    ];
+    let output = Output::open(options.out.as_deref(), &inputs)?;
     let simulated = virtually::grid(&workload)?;
     let finalists = advice::finalists(&simulated, workload.requests.len());
     // Until here Ctrl-C ends the program; from here on it ends what is played.

@@ -32,19 +32,19 @@ impl<R: Resource> Queue<R> {
     }
 
     /// Forgets the calls that should have been made long before `now`: a timer that has lost one would be asked for no later moment any
-    /// more. Answers the first deadline to be looked after, if there were any; whoever hears it asks for that.
+    /// more. Answers the first deadline to be looked after, if there were any, or one was dropped; whoever hears it asks for that.
     pub fn forget_lost_calls(&mut self, now: u64) -> Option<u64> {
-        let lost = self.calls.first().is_some_and(|&first| is_lost(first, now));
-        if !lost {
-            return None;
+        if self.calls.first().is_some_and(|&first| is_lost(first, now)) {
+            self.calls.retain(|&moment| !is_lost(moment, now));
+            self.has_lost_calls = true;
         }
-        self.calls.retain(|&moment| !is_lost(moment, now));
-        Some(self.first_deadline())
+        std::mem::take(&mut self.has_lost_calls).then(|| self.first_deadline())
     }
 
     /// The timer has called, or will not.
-    pub fn called(&mut self, moment: u64) {
+    pub fn called(&mut self, moment: u64, is_made: bool) {
         self.calls.remove(&moment);
+        self.has_lost_calls |= !is_made;
     }
 
     /// The thread that looks after the time, if one does.

@@ -1,4 +1,4 @@
-//! Other people's maps, with the hasher of ours and keys and values of the same size.
+//! Other people's maps, with the hasher of ours and keys and values of the same size. Where items come and go, each has room made ahead.
 
 use std::{hash::BuildHasher, hint::black_box, ptr::NonNull};
 
@@ -27,6 +27,14 @@ fn asset(key: u64) -> Asset {
 
 fn keys(setting: &Setting) -> std::ops::Range<u64> {
     0..u64::from(setting.resources)
+}
+
+fn capacity(setting: &Setting) -> usize {
+    setting.resources as usize
+}
+
+fn hasher() -> DefaultHashBuilder {
+    DefaultHashBuilder::default()
 }
 
 /// What the scheduler answers by key, from the value of its resource.
@@ -63,7 +71,7 @@ pub fn churn_against_dashmap(setting: &Setting) -> Measured {
 }
 
 pub fn churn_against_the_better(setting: &Setting) -> Measured {
-    let map = scc::HashMap::<u64, u64, DefaultHashBuilder>::default();
+    let map = scc::HashMap::<u64, u64, _>::with_capacity_and_hasher(capacity(setting), hasher());
     for key in keys(setting) {
         assert!(map.insert_sync(key, key).is_ok(), "a new key");
     }
@@ -77,9 +85,9 @@ pub fn churn_against_the_better(setting: &Setting) -> Measured {
     churn(setting, &[&dashmap_of_values(setting), &scc])
 }
 
-/// Dashmap holding what ours holds: boxes that stay where they are.
+/// Dashmap holding what ours holds: boxes that stay where they are, with key and value.
 pub fn churn_against_boxes(setting: &Setting) -> Measured {
-    let mut map = DashMap::<u64, Box<[u64; 2]>, DefaultHashBuilder>::default();
+    let mut map = DashMap::<u64, Box<[u64; 2]>, _>::with_capacity_and_hasher(capacity(setting), hasher());
     map.extend(keys(setting).map(|key| (key, Box::new([key, key]))));
     let boxes = |worker: &mut Worker| {
         for _ in 0..BATCH {
@@ -92,7 +100,7 @@ pub fn churn_against_boxes(setting: &Setting) -> Measured {
 }
 
 fn dashmap_of_values(setting: &Setting) -> impl Fn(&mut Worker) + Sync {
-    let mut map = DashMap::<u64, u64, DefaultHashBuilder>::default();
+    let mut map = DashMap::<u64, u64, _>::with_capacity_and_hasher(capacity(setting), hasher());
     map.extend(keys(setting).map(|key| (key, key)));
     move |worker| {
         for _ in 0..BATCH {
@@ -108,6 +116,14 @@ struct Item {
     key: u64,
     hash: u64,
     link: Link<Item>,
+    /// Only written, as theirs is.
+    _value: u64,
+}
+
+impl Item {
+    fn boxed(key: u64, hasher: &DefaultHashBuilder) -> Box<Self> {
+        Box::new(Item { key, hash: hasher.hash_one(key), link: Link::new(), _value: black_box(key) })
+    }
 }
 
 impl Keyed for Item {
@@ -128,10 +144,10 @@ impl Keyed for Item {
 
 /// Our lookup map, first, and the rivals.
 fn churn(setting: &Setting, rivals: &[&Side<'_>]) -> Measured {
-    let hasher = DefaultHashBuilder::default();
-    let mut map: Map<Item> = Map::with_capacity(setting.resources as usize);
+    let hasher = hasher();
+    let mut map: Map<Item> = Map::with_capacity(capacity(setting));
     for key in keys(setting) {
-        let item = Box::new(Item { key, hash: hasher.hash_one(key), link: Link::new() });
+        let item = Item::boxed(key, &hasher);
         assert!(map.insert(item, &map.pin()).is_ok(), "a new key");
     }
     let plan = setting.plan();
@@ -139,7 +155,7 @@ fn churn(setting: &Setting, rivals: &[&Side<'_>]) -> Measured {
         let ours = |worker: &mut Worker| {
             for _ in 0..BATCH {
                 let key = worker.fresh_key();
-                let item = Box::new(Item { key, hash: hasher.hash_one(key), link: Link::new() });
+                let item = Item::boxed(key, &hasher);
                 let guard = map.pin();
                 let inserted = map.insert(item, &guard).expect("a new key");
                 let removed = map.remove_item(inserted, &guard).expect("it was inserted");

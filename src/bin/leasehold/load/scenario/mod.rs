@@ -8,7 +8,10 @@ mod ready;
 mod shape;
 mod span;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use leasehold::Capacity;
 use serde::{Deserialize, Serialize};
@@ -209,6 +212,11 @@ impl Default for Scenario {
 
 const fn seconds(seconds: u64) -> Span {
     Span(std::time::Duration::from_secs(seconds))
+}
+
+/// The file that is read for a scenario of this name, if it is none of the ready ones.
+pub fn file(source: &str) -> Option<&Path> {
+    Ready::named(source).is_none().then(|| Path::new(source))
 }
 
 impl Scenario {

@@ -40,6 +40,23 @@ impl Shape {
         }
     }
 
+    /// What has come until this moment of a round of this length, in seconds of the plain rate. Not of herds and traces, whose moments are their own.
+    pub fn come_until(&self, at: Duration, length: Duration) -> f64 {
+        let at = at.as_secs_f64();
+        match *self {
+            Shape::Steady | Shape::Herd { .. } | Shape::Trace => at,
+            Shape::OnOff { period: Span(period), on } => {
+                let parts = at / period.as_secs_f64();
+                (parts.trunc() + (parts.fract() / on).min(1.0)) * period.as_secs_f64()
+            }
+            Shape::Ramp { from, to } => {
+                let length = length.as_secs_f64();
+                let climbed = at.min(length);
+                from * climbed + (to - from) * climbed * climbed / (2.0 * length) + to * (at - climbed)
+            }
+        }
+    }
+
     /// The greatest strength there is.
     pub fn greatest(&self) -> f64 {
         match *self {
