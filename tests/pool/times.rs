@@ -35,9 +35,11 @@ impl Clock for FailsAt {
     }
 }
 
-/// Keeps what it is told of each job.
+type Times = Vec<Option<Duration>>;
+
+/// Keeps what it is told of each job: how long it waited, how long it ran.
 #[derive(Default)]
-struct Told(Mutex<(Vec<Option<Duration>>, Vec<Option<Duration>>)>);
+struct Told(Mutex<(Times, Times)>);
 
 impl Metrics for Told {
     const TIMED: bool = true;
