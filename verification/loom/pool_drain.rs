@@ -31,18 +31,19 @@ fn grow_shutdown() {
                 Ok(())
             })
         };
+        // How a pool begins is in other models, and costs this one what it is about.
+        loom::stop_exploring();
         let builder = Pool::builder().adaptive(1, 2).capacity(4).segment_slots(2).clock(ManualClock::new());
         let pool = Arc::new(builder.scale_up_at(0.0).scale_rest(Duration::ZERO).build().expect("in range"));
-        for _ in 0..3 {
-            pool.try_submit(job()).expect("room");
-        }
+        pool.try_submit(job()).expect("room");
+        loom::explore();
         let looks = {
             let pool = Arc::clone(&pool);
             spawn(move || pool.look(&mut Memory::default()))
         };
         assert!(pool.shutdown(Duration::MAX).is_complete());
         let stats = pool.stats();
-        assert_eq!((count.load(SeqCst), stats.workers), (3, 0), "all is done, and nobody is there");
+        assert_eq!((count.load(SeqCst), stats.workers), (1, 0), "all is done, and nobody is there");
         looks.join().expect("no panic");
         let stats = pool.stats();
         assert_eq!(stats.workers, 0, "nobody has come");
