@@ -1,8 +1,9 @@
 //! A lease for the life of a response.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod bodies;
+
 use std::{
-    collections::VecDeque,
     convert::Infallible,
     future::{Future, pending, ready},
     io,
@@ -16,13 +17,10 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_lite::future::block_on;
-use http::Response;
-use http_body::{Body, Frame};
 use leasehold::{
     Entry, ManualClock, Outcome, Overdue, ReleaseError, Scheduler, Stats, WaitError,
-    tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse, WithBody},
+    tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse},
 };
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
 
@@ -452,106 +450,6 @@ fn many_clones_never_use_more_than_there_is() {
     assert!(stats.succeeded >= (CALLS - CALLS / 4 - CALLS / 10) as u64);
     let waits = stats.waits;
     assert_eq!(waits.waited, waits.handed_off + waits.cancelled);
-}
-
-// Bodies.
-
-type Frames = VecDeque<Result<Frame<Bytes>, &'static str>>;
-
-/// Frames that are there at once, then the end; it may know when that is.
-struct Chunks {
-    frames: Frames,
-    knows_its_end: bool,
-}
-
-impl Body for Chunks {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(self.frames.pop_front())
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.knows_its_end && self.frames.is_empty()
-    }
-}
-
-type Held = Response<leasehold::tower::HeldBody<Chunks, Resource>>;
-
-fn data() -> Result<Frame<Bytes>, &'static str> {
-    Ok(Frame::data(Bytes::from_static(b"data")))
-}
-
-/// The response of a service that answers with this body, by status.
-fn streamed(fleet: &Fleet, status: u16, frames: Frames, knows_its_end: bool) -> Held {
-    let by_status = |result: Result<&Response<Chunks>, &Infallible>, latency| match result {
-        Ok(response) if response.status() == 429 => {
-            Outcome::RateLimited { retry_after: Duration::from_secs(60) }
-        }
-        other => ByResult.classify(other, latency),
-    };
-    let body = Arc::new(Mutex::new(Some(Chunks { frames, knows_its_end })));
-    let answers = service_fn(move |_: Request| {
-        let body = body.lock().unwrap().take().expect("called once");
-        ready(Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()))
-    });
-    let layer = LeaseLayer::new(fleet).hold(WithBody).classify(by_status);
-    block_on(layer.layer(answers).oneshot(1)).unwrap()
-}
-
-fn next(response: &mut Held) -> Option<Result<Frame<Bytes>, &'static str>> {
-    match Pin::new(response.body_mut()).poll_frame(&mut context()) {
-        Poll::Ready(frame) => frame,
-        Poll::Pending => panic!("all frames are there"),
-    }
-}
-
-#[test]
-fn a_body_holds_the_lease_until_its_end() {
-    let fleet = fleet(1);
-    let mut response = streamed(&fleet, 200, [data(), data()].into(), false);
-    for _ in 0..2 {
-        assert!(next(&mut response).is_some_and(|frame| frame.is_ok()));
-        assert_eq!(fleet.stats().in_flight, 1, "it does not know yet that this was the last");
-    }
-    assert!(next(&mut response).is_none());
-    assert_eq!(ends(&fleet), (1, 0, 0, 0));
-    drop(response);
-    assert_eq!(ends(&fleet), (1, 0, 0, 0));
-}
-
-#[test]
-fn a_body_that_knows_its_end_returns_the_lease_with_its_last_frame() {
-    let fleet = fleet(1);
-    let mut response = streamed(&fleet, 200, [data(), data()].into(), true);
-    assert!(next(&mut response).is_some());
-    assert_eq!(fleet.stats().in_flight, 1);
-    assert!(next(&mut response).is_some());
-    assert_eq!(ends(&fleet), (1, 0, 0, 0));
-    assert!(response.body().is_end_stream());
-    // An empty one holds nothing.
-    let response = streamed(&fleet, 204, Frames::new(), true);
-    assert_eq!(ends(&fleet), (2, 0, 0, 0));
-    drop(response);
-}
-
-#[test]
-fn a_body_that_fails_or_is_dropped_early_says_so() {
-    let fleet = fleet(1);
-    let mut response = streamed(&fleet, 200, [data(), Err("reset"), data()].into(), false);
-    assert!(next(&mut response).is_some());
-    assert_eq!(next(&mut response).unwrap().unwrap_err(), "reset");
-    assert_eq!(ends(&fleet), (0, 1, 0, 0), "at the failure, not at the drop");
-    drop(response);
-    drop(streamed(&fleet, 200, [data()].into(), false));
-    assert_eq!(ends(&fleet), (0, 1, 0, 1));
-    // What the head said stands.
-    drop(streamed(&fleet, 429, [data()].into(), false));
-    assert_eq!(ends(&fleet), (0, 1, 1, 1));
 }
 
 #[test]
