@@ -48,7 +48,7 @@
 use std::sync::TryLockError;
 
 use crate::sync::{
-    Mutex, SplitMix64,
+    CachePadded, Mutex, SplitMix64,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -97,7 +97,8 @@ pub struct Standing {
 /// What the scheduler knows of its tag.
 #[derive(Debug)]
 pub struct Delays {
-    rank: AtomicU64,
+    /// Read by each lending of the best, so apart from what samples write.
+    rank: CachePadded<AtomicU64>,
     /// Nothing else had happened to the one that was lent.
     kept: AtomicBool,
     book: Mutex<Option<Tag>>,
@@ -105,7 +106,11 @@ pub struct Delays {
 
 impl Default for Delays {
     fn default() -> Self {
-        Delays { rank: AtomicU64::new(NONE), kept: AtomicBool::new(false), book: Mutex::new(None) }
+        Delays {
+            rank: CachePadded::new(AtomicU64::new(NONE)),
+            kept: AtomicBool::new(false),
+            book: Mutex::new(None),
+        }
     }
 }
 
