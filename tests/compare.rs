@@ -28,7 +28,7 @@ fn succeed(arguments: &[&str]) -> String {
 const BEST_OF_TWO: f64 = 1.05 * (2.5 - 1.0 + 1.0 / 18.0);
 
 /// Every row of the table that the scheduler is held to: name, threads, what it is measured against, and the most that it may be.
-const BARS: [(&str, u64, &str, Option<f64>); 46] = [
+const BARS: [(&str, u64, &str, Option<f64>); 49] = [
     ("pair", 1, "Mutex<BinaryHeap>", Some(0.65)),
     ("pair", 2, "Mutex<BinaryHeap>", Some(0.25)),
     ("pair/best-of-2", 2, "Mutex<BinaryHeap>", Some(1.5)),
@@ -64,6 +64,9 @@ const BARS: [(&str, u64, &str, Option<f64>); 46] = [
     ("64-threads/p99.9", 64, "MutexScheduler", Some(1.0)),
     ("acquire/p99.99", 2, "MutexScheduler", Some(0.5)),
     ("pair/sampled", 1, "itself, unsampled", Some(1.02)),
+    ("pair/sampled", 2, "itself, unsampled", Some(1.02)),
+    ("pair/sampled-64-shards", 1, "itself, unsampled", Some(1.02)),
+    ("pair/sampled-64-shards", 2, "itself, unsampled", Some(1.02)),
     ("pair/observed", 1, "itself, unobserved", Some(1.25)),
     ("pair/observed-arc", 1, "itself, unobserved", None),
     ("pair/observed-string", 1, "itself, unobserved", None),

@@ -1,6 +1,7 @@
 //! `leasehold tune` from outside. That the code it recommends compiles is tested where the code is made.
 
 use std::{
+    io::{Seek, Write},
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -13,7 +14,20 @@ const QUICK: [&str; 4] = ["--requests", "1000", "--rounds", "1"];
 const LENGTHS: [&str; 3] = ["50", "500", "4000"];
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_leasehold")).args(arguments).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    if arguments.contains(&"-") {
+        let mut trace = tempfile::tempfile().unwrap();
+        trace.write_all(b"TIMESTAMP,ContextTokens,GeneratedTokens\n").unwrap();
+        for row in 0..2_000 {
+            let (second, millis) = (row / 20, row % 20 * 50);
+            let (minute, second) = (second / 60, second % 60);
+            writeln!(trace, "2023-11-16 18:{minute:02}:{second:02}.{millis:03}0000,100,{}", row % 300)
+                .unwrap();
+        }
+        trace.rewind().unwrap();
+        command.stdin(trace);
+    }
+    command.args(arguments).output().unwrap()
 }
 
 /// What it says when all settings have been played, which a longer round makes sure of. Nothing else may be wrong, in none of the attempts.
@@ -49,7 +63,7 @@ fn broken(text: &str) -> Vec<String> {
 
 #[test]
 fn recommends_from_a_scenario_and_from_a_trace() {
-    for source in [["gateway"].as_slice(), &["--trace", "built-in", "--speed", "2"]] {
+    for source in [["gateway"].as_slice(), &["--trace", "built-in", "--speed", "2"], &["--trace", "-"]] {
         let text = succeed(&[&["tune"], source, &QUICK].concat());
         for part in [
             "recommended  ",

@@ -159,6 +159,7 @@ fn assert_sound_but(result: &Value, may_fail: &[&str]) {
             + total(&counts["caller"])
             + total(&counts["cut_short"])
             + total(&counts["cut_waiting"])
+            + total(&counts["too_late"])
             + total(&run["unsent"]);
         assert_eq!(run["unanswered_ns"]["count"], unanswered, "{name}");
         let waiting = &run["waiting_ns"];

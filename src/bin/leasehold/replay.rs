@@ -3,11 +3,7 @@
 //! Each strategy has its own scheduler, clock and backends; they share only the rows as these stream by. So a trace
 //! from a pipe can be replayed by many, and the memory needed does not depend on its length.
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
-    path::Path,
-};
+use std::{fs::File, io::Read, path::Path};
 
 use crate::{
     cli,
@@ -18,7 +14,7 @@ use crate::{
     report::{FleetSummary, Report, SCHEMA, Settings, Subject, Trace as TraceSummary},
     simulate::Rules,
     subjects,
-    trace::{Arrivals, Reader, Trace, Workload},
+    trace::{self, Arrivals, Reader, Trace, Workload},
 };
 
 pub fn replay(options: &cli::Replay) -> Result<()> {
@@ -97,14 +93,7 @@ fn open_trace(options: &cli::Replay) -> Result<Source> {
         let trace = Trace::Synthetic(Workload::new(options.seed));
         return Ok(Source { name: "built-in".into(), trace, size: None });
     };
-    let (name, input, size): (String, Box<dyn BufRead>, Option<u64>) = if path.as_os_str() == "-" {
-        ("<stdin>".into(), Box::new(BufReader::new(io::stdin())), None)
-    } else {
-        let name = path.display().to_string();
-        let file = File::open(path).map_err(|cause| Error::file(&name, "cannot be read", cause))?;
-        let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
-        (name, Box::new(BufReader::with_capacity(1 << 16, file)), size)
-    };
+    let (name, input, size) = trace::input(path)?;
     let trace = Trace::Rows(Box::new(Reader::new(&name, input, options.speed, options.skip_bad_rows)?));
     Ok(Source { name, trace, size })
 }

@@ -58,7 +58,6 @@ pub struct State {
     pub sum: Record,
     pub begun: u64,
     pub unsent: u64,
-    pub too_late: u64,
     pub served: Vec<u64>,
     pub throughput: Vec<f64>,
     pub series: Vec<Point>,
@@ -82,7 +81,6 @@ impl State {
             sum: Record::new(),
             begun: 0,
             unsent: 0,
-            too_late: 0,
             served: vec![0; setting.crew.len()],
             throughput: Vec::new(),
             series: Vec::new(),
@@ -173,7 +171,6 @@ pub fn round(setting: &Setting, state: &mut State, number: u32, before_all: Dura
         *served += worker.served.load(Ordering::Relaxed);
         state.begun += worker.begun.load(Ordering::Relaxed);
         state.unsent += worker.unsent.load(Ordering::Relaxed);
-        state.too_late += worker.too_late.load(Ordering::Relaxed);
     }
     state.chores.merge(done);
     state.series.extend(seen.series);

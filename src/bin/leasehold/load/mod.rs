@@ -378,7 +378,6 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
         completed_ns: Some(Times::new(&state.sum.completed)),
         failed_ns: Some(Times::new(&state.sum.failed)),
         driver: Some(driver),
-        too_late: state.too_late,
         tokens: state.referee.tokens(),
         rank_error: RankError::new(&state.sum.rank_errors),
         delay: RankError::new(&state.sum.delays),

@@ -19,6 +19,9 @@ pub enum Ending {
     CutShort,
     /// The end of the run came first, while it waited.
     CutWaiting,
+    /// Open loop: its time was over before a worker could send it. The scheduler was never asked; whether more workers would have asked in time,
+    /// or all of them waited for the scheduler, `sent_late_ns` and the waiting tell together.
+    TooLate,
     /// Many processes: the claim behind the lease ended first, because the server was not heard of for too long.
     ClaimLost,
 }
@@ -33,6 +36,7 @@ impl Ending {
                 | Ending::CancelledServed
                 | Ending::CutWaiting
                 | Ending::CutShort
+                | Ending::TooLate
                 | Ending::ClaimLost
         )
     }
@@ -71,6 +75,9 @@ pub struct Counts {
     pub cut_short: u64,
     #[serde(default)]
     pub cut_waiting: u64,
+    /// Older results have them among the scheduler's.
+    #[serde(default)]
+    pub too_late: u64,
     /// Of runs with one process always 0; older results have none.
     #[serde(default)]
     pub claim_lost: u64,
@@ -117,6 +124,7 @@ impl Counts {
             Ending::CancelledServed => &mut self.caller.cancelled_served,
             Ending::CutShort => &mut self.cut_short,
             Ending::CutWaiting => &mut self.cut_waiting,
+            Ending::TooLate => &mut self.too_late,
             Ending::ClaimLost => &mut self.claim_lost,
         } += 1;
     }
@@ -150,9 +158,18 @@ impl Counts {
         self.caller.cancelled_waiting + self.caller.cancelled_served
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 16] {
-        let Counts { completed, peeked, scheduler, backend, caller, cut_short, cut_waiting, claim_lost } =
-            self;
+    fn all_mut(&mut self) -> [&mut u64; 17] {
+        let Counts {
+            completed,
+            peeked,
+            scheduler,
+            backend,
+            caller,
+            cut_short,
+            cut_waiting,
+            too_late,
+            claim_lost,
+        } = self;
         let SchedulerCounts { none_eligible, timed_out, shed, queue_full, closed, not_eligible } = scheduler;
         let BackendCounts { failed, rate_limited, timed_out: backend_timed_out } = backend;
         let CallerCounts { cancelled_waiting, cancelled_served } = caller;
@@ -172,6 +189,7 @@ impl Counts {
             cancelled_served,
             cut_short,
             cut_waiting,
+            too_late,
             claim_lost,
         ]
     }
@@ -181,7 +199,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    const ALL: [Ending; 16] = [
+    const ALL: [Ending; 17] = [
         Ending::Completed,
         Ending::Peeked,
         Ending::Scheduler(Refusal::NoneEligible),
@@ -197,6 +215,7 @@ mod tests {
         Ending::CancelledServed,
         Ending::CutShort,
         Ending::CutWaiting,
+        Ending::TooLate,
         Ending::ClaimLost,
     ];
 

@@ -20,7 +20,7 @@ use super::{
     scenario::{Distribution, LONGEST, Loop, Scenario, Shape, Span},
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     trace::{self, Arrivals},
 };
 
@@ -46,6 +46,10 @@ impl Schedule {
     /// The trace of the scenario, if it has one.
     pub fn open(scenario: &Scenario) -> Result<Option<Arc<Self>>> {
         let Some(path) = &scenario.trace else { return Ok(None) };
+        if path.as_os_str() == "-" {
+            // Each of many processes would read it, and it is where they are told what to do.
+            return Err(Error::Options("a load reads its trace from a file, not from standard input".into()));
+        }
         let trace = trace::open(path, scenario.seed, scenario.speed)?;
         let mut arrivals = Arrivals::new(trace, scenario.speed, Some(MOST));
         let mut planned = Vec::new();

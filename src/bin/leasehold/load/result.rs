@@ -77,9 +77,6 @@ pub struct Run {
     /// results do not tell.
     #[serde(default)]
     pub driver: Option<Driver>,
-    /// Of the scheduler's `timed_out`: those whose time was over before a worker could send them.
-    #[serde(default)]
-    pub too_late: u64,
     /// Leases that were passed on as tokens and returned twice.
     #[serde(default)]
     pub tokens: u64,

@@ -8,13 +8,14 @@ use super::{
 /// A heading and the text below it.
 type Column<T = Run> = (&'static str, fn(&T) -> String);
 
-const REQUESTS: [Column; 7] = [
+const REQUESTS: [Column; 8] = [
     ("per second", |run| format!("{:.0}", run.throughput)),
     ("requests", |run| run.requests.to_string()),
     ("completed", |run| run.counts.completed.to_string()),
     ("scheduler", |run| run.counts.by_scheduler().to_string()),
     ("backend", |run| run.counts.by_backend().to_string()),
     ("cancelled", |run| run.counts.by_caller().to_string()),
+    ("too late", |run| run.counts.too_late.to_string()),
     ("unsent", |run| run.unsent.to_string()),
 ];
 

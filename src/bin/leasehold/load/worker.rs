@@ -61,8 +61,6 @@ pub struct Worker {
     pub served: AtomicU64,
     /// Requests of an open loop that it had taken, whose moment had come, and that were not sent because the end came first.
     pub unsent: AtomicU64,
-    /// Requests of an open loop that were sent when their time to wait was over.
-    pub too_late: AtomicU64,
 }
 
 /// A worker, until the end of the round.
@@ -201,8 +199,7 @@ impl Caller<'_> {
         });
         let wait = scenario.wait.0.saturating_sub(late);
         if wait.is_zero() && !scenario.wait.0.is_zero() {
-            self.own().too_late.fetch_add(1, Ordering::Relaxed);
-            return end(Ending::Scheduler(Refusal::TimedOut), None);
+            return end(Ending::TooLate, None);
         }
         let patience = gives_up.map(|moment| Duration::from_nanos(moment.saturating_sub(sent)));
         if !late.is_zero() && patience.is_some_and(|patience| patience.is_zero()) {

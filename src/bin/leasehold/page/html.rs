@@ -138,7 +138,7 @@ fn driver(driver: Driver) -> &'static str {
     }
 }
 
-static COLUMNS: [Column; 23] = [
+static COLUMNS: [Column; 24] = [
     Column {
         heading: "completed a second",
         number: |row| row.throughput,
@@ -263,6 +263,12 @@ static COLUMNS: [Column; 23] = [
         number: |row| row.cancelled.map(|count| count as f64),
         shown: count,
         less_is_better: None,
+    },
+    Column {
+        heading: "too late to be sent",
+        number: |row| row.too_late.map(|count| count as f64),
+        shown: count,
+        less_is_better: Some(true),
     },
     Column {
         heading: "unsent",

@@ -311,6 +311,7 @@ fn of_replay(result: Replay) -> Section {
             refused: subject.rejected,
             failed: subject.failed,
             cancelled: None,
+            too_late: None,
             unsent: None,
             rank: Some(Rank {
                 mean: subject.rank_error.mean,

@@ -1,5 +1,7 @@
 //! What `order` has measured: order against speed, a curve for each size of fleet.
 
+use std::collections::BTreeMap;
+
 use super::{
     chart::{self, Axis, Line},
     html::{best_of, facts},
@@ -81,11 +83,23 @@ fn everything(order: &OrderResult) -> String {
         ("delay p99", |cell| cell.delay_p99 as f64, count),
         ("delay max", |cell| cell.delay_max as f64, count),
     ];
+    let mut fleets: BTreeMap<u32, Vec<&Measured>> = BTreeMap::new();
+    for cell in &order.cells {
+        fleets.entry(cell.resources).or_default().push(cell);
+    }
+    let best: BTreeMap<u32, [Option<f64>; 9]> = fleets
+        .iter()
+        .map(|(&resources, cells)| {
+            let of_column = |(heading, number, _): Column| {
+                best_of(cells.iter().map(|&cell| number(cell)), true).filter(|_| heading != LAW)
+            };
+            (resources, COLUMNS.map(of_column))
+        })
+        .collect();
     let rows = order.cells.iter().map(|cell| {
-        let fleet = || order.cells.iter().filter(|other| other.resources == cell.resources);
-        let numbers = COLUMNS.iter().map(|&(heading, number, shown)| {
-            let best = best_of(fleet().map(number), true).filter(|_| heading != LAW);
-            Cell { text: shown(number(cell)), best: best == Some(number(cell)) }
+        let numbers = COLUMNS.iter().zip(best[&cell.resources]).map(|(&(_, number, shown), best)| Cell {
+            text: shown(number(cell)),
+            best: best == Some(number(cell)),
         });
         let name = format!("{}, {}", count(f64::from(cell.resources)), cell.strategy);
         [Cell::from(name)].into_iter().chain(numbers).collect()

@@ -49,10 +49,12 @@ pub struct Row {
     /// For the charts: share, and nanoseconds that this share does not exceed.
     pub waiting: Vec<(f64, u64)>,
     pub latency: Vec<(f64, u64)>,
-    /// Not served because of the scheduler, because of the backend, because the caller gave up, because nobody came to send it.
+    /// Not served because of the scheduler, because of the backend, because the caller gave up, because its time was over before
+    /// anybody could send it, because nobody came to send it.
     pub refused: u64,
     pub failed: u64,
     pub cancelled: Option<u64>,
+    pub too_late: Option<u64>,
     pub unsent: Option<u64>,
     pub rank: Option<Rank>,
     pub passed_over: Option<PassedOver>,
@@ -165,6 +167,7 @@ impl Section {
                 refused: run.counts.by_scheduler(),
                 failed: run.counts.by_backend(),
                 cancelled: Some(run.counts.by_caller()),
+                too_late: is_open.then_some(run.counts.too_late),
                 unsent: is_open.then_some(run.unsent),
                 rank: run.rank_error.as_ref().map(|error| Rank {
                     mean: error.mean,

@@ -14,21 +14,35 @@ pub use arrivals::Arrivals;
 pub use reader::Reader;
 pub use workload::Workload;
 
-use std::{fs::File, io::BufReader, path::Path};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
 
 use crate::error::{Error, Result};
 
 /// What the built-in workload is called where a file could be named.
 const BUILT_IN: &str = "built-in";
 
-/// The trace in a file, or the built-in workload.
+/// The rows of a file, or of standard input if that is `-`; also its name for people, and how long it is if that is known.
+pub fn input(path: &Path) -> Result<(String, Box<dyn BufRead>, Option<u64>)> {
+    if path.as_os_str() == "-" {
+        return Ok(("<stdin>".into(), Box::new(BufReader::new(io::stdin())), None));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| Error::file(&name, "cannot be read", cause))?;
+    let size = file.metadata().ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len());
+    Ok((name, Box::new(BufReader::with_capacity(1 << 16, file)), size))
+}
+
+/// The trace in a file or from standard input, or the built-in workload.
 pub fn open(path: &Path, seed: u64, speed: f64) -> Result<Trace> {
     if path.as_os_str() == BUILT_IN {
         return Ok(Trace::Synthetic(Workload::new(seed)));
     }
-    let name = path.display().to_string();
-    let file = File::open(path).map_err(|cause| Error::file(&name, "cannot be read", cause))?;
-    let reader = Reader::new(&name, Box::new(BufReader::with_capacity(1 << 16, file)), speed, false)?;
+    let (name, input, _) = input(path)?;
+    let reader = Reader::new(&name, input, speed, false)?;
     Ok(Trace::Rows(Box::new(reader)))
 }
 

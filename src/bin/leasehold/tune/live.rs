@@ -186,7 +186,7 @@ pub fn play(
                 waiting_p99_9_ns: middle(of().map(|run| run.waiting_ns.p99_9 as f64).collect()) as u64,
                 requests,
                 lost: requests.saturating_sub(completed + cut),
-                refused: of().map(|run| run.unsent + run.counts.by_scheduler()).sum(),
+                refused: of().map(|run| run.unsent + run.counts.by_scheduler() + run.counts.too_late).sum(),
             });
         }
     }

@@ -40,6 +40,9 @@ impl<K> Observer<K> for Counting {
 /// One of so many acquisitions is looked at for its rank.
 const SAMPLED: u32 = 1_024;
 
+/// As many shards as a scheduler has at most unless it is told otherwise.
+const MOST_SHARDS: usize = 64;
+
 /// A key that has to be cloned for each event, and allocates then.
 type Named = Entry<String, u64, u64>;
 
@@ -79,6 +82,15 @@ pub fn measured_against_unobserved(setting: &Setting) -> Measured {
 
 /// Samples of the order alone: no observer, no events, and nobody who reads.
 pub fn sampled_against_unsampled(setting: &Setting) -> Measured {
+    sampled_in(setting)
+}
+
+/// The same where a look has the most to read: the best of each shard.
+pub fn sampled_in_many_shards(setting: &Setting) -> Measured {
+    sampled_in(&Setting { shards: MOST_SHARDS, ..*setting })
+}
+
+fn sampled_in(setting: &Setting) -> Measured {
     let sampled = filled(Scheduler::builder().measure_order(SAMPLED), setting, asset);
     let plain = filled(Scheduler::builder(), setting, asset);
     Measured::Ratio(alternate(&setting.plan(), &pairs(&sampled), &pairs(&plain)))

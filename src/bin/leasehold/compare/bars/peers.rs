@@ -10,7 +10,8 @@ use leasehold::{
 
 pub use super::observed::{
     against_unobserved as observed_against_unobserved, measured_against_unobserved,
-    sampled_against_unsampled, shared_strings_against_unobserved, strings_against_unobserved,
+    sampled_against_unsampled, sampled_in_many_shards, shared_strings_against_unobserved,
+    strings_against_unobserved,
 };
 use super::{Measured, Setting};
 use crate::compare::{

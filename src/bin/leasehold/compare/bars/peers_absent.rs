@@ -11,4 +11,5 @@ pub use {
     absent as churn_against_the_better, absent as churn_against_boxes, absent as observed_against_unobserved,
     absent as shared_strings_against_unobserved, absent as strings_against_unobserved,
     absent as measured_against_unobserved, absent as sampled_against_unsampled,
+    absent as sampled_in_many_shards,
 };

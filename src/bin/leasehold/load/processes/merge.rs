@@ -79,7 +79,6 @@ pub fn merge(scenario: &Scenario, server: &Server, units: u64, parts: &[Part], i
         completed_ns: Some(times(|part| &part.times.completed)),
         failed_ns: Some(times(|part| &part.times.failed)),
         driver: runs().find_map(|run| run.driver),
-        too_late: sum(|run| run.too_late),
         tokens: sum(|run| run.tokens),
         rank_error: None,
         delay: None,

@@ -14,7 +14,7 @@ use std::{
 };
 
 use leasehold::Capacity;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 pub use self::{
     distribution::{Distribution, LONGEST},
@@ -79,6 +79,7 @@ pub struct Scenario {
     pub burst: Shape,
     pub duration: Span,
     pub rounds: u32,
+    #[serde(deserialize_with = "seed")]
     pub seed: u64,
 
     pub resources: u32,
@@ -388,6 +389,23 @@ fn value_of(text: &str) -> toml::Value {
     }
 }
 
+/// TOML's integers have a sign: the greater half is written as text.
+fn seed<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "expected a seed, 0 to 18446744073709551615, in quotes from 9223372036854775808 on"
+    )]
+    enum Seed {
+        Number(u64),
+        Text(String),
+    }
+    match Seed::deserialize(from)? {
+        Seed::Number(number) => Ok(number),
+        Seed::Text(text) => text.parse().map_err(|error| D::Error::custom(format!("{text:?}: {error}"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,8 +425,21 @@ mod tests {
     }
 
     #[test]
+    fn every_seed_can_be_written() {
+        for (change, seed) in [("seed=7", 7), ("seed=18446744073709551615", u64::MAX), ("seed=\"8\"", 8)] {
+            let scenario = Scenario::parse("s", "", &[], &[change.to_owned()]).unwrap();
+            assert_eq!(scenario.seed, seed, "{change}");
+            // As other processes are told it.
+            let told = serde_json::to_string(&scenario).unwrap();
+            assert_eq!(serde_json::from_str::<Scenario>(&told).unwrap().seed, seed);
+        }
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         for (change, part) in [
+            ("seed=-1", "expected a seed, 0 to"),
+            ("seed=one", "invalid digit"),
             ("workers=0", "workers: expected 1 to 100000, found 0"),
             ("worker=1", "unknown field `worker`"),
             ("failures=1.5", "failures: expected 0 to 1"),
