@@ -25,6 +25,16 @@ pub fn series(stats: &PoolStats, distributions: Option<(&Histogram, &Histogram)>
             "Jobs that waited for a lease, or with one for room, and were handed back or dropped.",
             stats.given_up as u64,
         ),
+        counter(
+            "pool_leases_missed",
+            "Jobs that waited for a lease and have ended without one.",
+            stats.unlent,
+        ),
+        counter(
+            "pool_jobs_handed_back",
+            "Jobs that were accepted and not run, but handed back by a shutdown.",
+            stats.handed_back,
+        ),
         gauges(
             "pool_workers",
             "Workers, by whether they sleep.",
@@ -62,6 +72,7 @@ pub fn series(stats: &PoolStats, distributions: Option<(&Histogram, &Histogram)>
             Some("direction"),
             vec![("up", stats.scaled_up), ("down", stats.scaled_down)],
         ),
+        counter("pool_workers_unstarted", "Workers that the system has not started.", stats.unstarted),
     ];
     if let Some((waited, ran)) = distributions {
         all.push(times("pool_queue_wait", "How long jobs have waited until they began.", waited));

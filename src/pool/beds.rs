@@ -97,10 +97,10 @@ impl Beds {
         Count { workers: (count / WORKER) as usize, asleep: (count % WORKER) as usize }
     }
 
-    /// A worker is there, awake.
-    pub fn enlist(&self) {
+    /// A worker is there, awake. How many there were before.
+    pub fn enlist(&self) -> usize {
         // Relaxed, here and below: the count orders nothing by itself; see N2, B2.
-        self.count.fetch_add(WORKER, Ordering::Relaxed);
+        (self.count.fetch_add(WORKER, Ordering::Relaxed) / WORKER) as usize
     }
 
     /// A worker, awake and not dismissed, is there no more. What it might have been counted on for must be seen to: as after B2.

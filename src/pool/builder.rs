@@ -167,13 +167,14 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
         self
     }
 
-    /// How long what is in the queue may stay there until there are too few workers. Default: 100 ms.
+    /// How long what is in the queue may stay there until there are too few workers: any job, also one that more urgent ones overtake. Default: 100 ms.
     pub fn scale_up_after(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// From one increase to the next. Default: 5 s.
+    /// From one increase to the next. One that the system has refused, for it starts no more threads, is none: it is tried again a tenth of a second later,
+    /// and counted ([`PoolStats::unstarted`](super::PoolStats::unstarted)). Default: 5 s.
     pub fn scale_rest(mut self, rest: Duration) -> Self {
         self.rest = rest;
         self
@@ -288,6 +289,9 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
                 idle: self.idle,
             },
             scaled: [const { AtomicU64::new(0) }; 2],
+            unstarted: AtomicU64::new(0),
+            handed_back: AtomicU64::new(0),
+            unlent: AtomicU64::new(0),
             errands: super::lease::Errands::default(),
             pinned: self.pinned,
         });

@@ -80,6 +80,12 @@ pub struct Core<T: Send + 'static, M: Metrics> {
     pub scaling: Scaling,
     /// How often there came to be more workers, and fewer.
     pub scaled: [AtomicU64; 2],
+    /// How often the system has started none when one was to come.
+    pub unstarted: AtomicU64,
+    /// Jobs that were accepted and were handed back.
+    pub handed_back: AtomicU64,
+    /// Jobs that have ended because there was no lease for them.
+    pub unlent: AtomicU64,
     pub errands: super::lease::Errands,
     pub pinned: bool,
 }
@@ -106,6 +112,12 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// The present moment, if anything asks for times.
     pub fn stamp(&self) -> Timestamp {
         if M::TIMED { self.clock.now() } else { Timestamp::ZERO }
+    }
+
+    /// The same, where nobody may be held up by it: none if nothing asks for times, or the clock fails.
+    #[inline]
+    pub fn moment(&self) -> Option<Timestamp> {
+        if M::TIMED { quietly(|| self.clock.now()) } else { None }
     }
 
     /// Tells the metrics, whatever they do.
@@ -180,6 +192,13 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         self.tell(|metrics| metrics.scaled(from, to));
     }
 
+    /// So many jobs were taken out, to be handed back or to be dropped.
+    pub fn tell_unrun(&self, count: usize) {
+        if count > 0 {
+            self.tell(|metrics| metrics.unrun(count));
+        }
+    }
+
     /// E1 of `shutdown`: takes no jobs any more but those that wait for a lease already, and lets go who waits for room. Idempotent.
     pub fn stop_intake(&self) {
         self.errands.stop();
@@ -210,8 +229,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         if len <= half || silent >= half || self.pace.is_long() {
             return capacity.saturating_sub(len);
         }
-        // Room is left for somebody who sleeps: K1; F2 was K2. What has come out may be jobs that turn out long, and then nothing else does.
-        self.keeper.call();
+        // What has come out may be jobs that turn out long, and then nothing else does: the keeper sees to those who are left.
         0
     }
 
@@ -240,6 +258,14 @@ impl<J: Send + 'static> Waiting<J> {
         match self {
             Waiting::Fifo(queue) => Some(queue.section()),
             Waiting::Priority(_) => None,
+        }
+    }
+
+    /// The turn, and a bit for each number of turns after which something is due; nothing if there are no turns.
+    pub fn turns(&self) -> (u64, u64) {
+        match self {
+            Waiting::Fifo(_) => (0, 0),
+            Waiting::Priority(queue) => queue.turns(),
         }
     }
 

@@ -199,7 +199,7 @@ impl<T> Job<T> {
         self.with(|body| body.cleanup = Some(cleanup))
     }
 
-    /// Lets a token cancel it, until it begins.
+    /// Lets a token cancel it, until it begins: while it waits for room it comes back, and afterwards it is not run.
     pub fn cancel_with(self, token: CancelToken) -> Self {
         self.with(|body| body.token = Some(token))
     }
@@ -230,6 +230,11 @@ impl<T> Job<T> {
     /// Whether its token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.body().is_cancelled()
+    }
+
+    /// Its token, if it has one.
+    pub(super) fn token(&self) -> Option<&CancelToken> {
+        self.body().token.as_ref()
     }
 
     /// Takes the payload out. The job is over: its cleanup does not run, and a handle is told that it was dropped.

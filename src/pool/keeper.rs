@@ -34,13 +34,21 @@
 //! # How many workers
 //!
 //! One more, or a quarter of those there are, if the queue is fuller than a share of its capacity, or if what waited at some moment, in it or on
-//! a tray, has not been begun after a while; not again before some time has passed. One less, when it has slept for long: sleeping is the
-//! only idleness there is, so a long job is none. Only the keeper decides, so there are never fewer than the least or more than
-//! the most.
+//! a tray, has not been begun after a while (`marks`); not again before some time has passed since some have come. One less, when it has slept for long:
+//! sleeping is the only idleness there is, so a long job is none. Only the keeper decides, so there are never fewer than the least or more than
+//! the most. It does so while the pool drains, too: what runs may wait for what is in the queue. There one less is one that has found nothing,
+//! and ends.
 
 use std::time::Duration;
 
-use super::{Metrics, core::Core, life, queue::JobQueue, tray::Tray};
+use super::{
+    Metrics,
+    core::Core,
+    life,
+    marks::{Marks, Seen},
+    queue::JobQueue,
+    tray::Tray,
+};
 use crate::{
     node::quietly,
     sync::{
@@ -52,6 +60,9 @@ use crate::{
 
 /// How often it looks while something waits.
 const ROUND: Duration = Duration::from_millis(1);
+
+/// When the system has started no thread it is asked again after so long, if not later anyway.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// The bounds and the speed of change of a pool's workers.
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +107,10 @@ pub struct Memory {
     /// What had come out of the queue, and what each worker had ended, at the last look.
     passed: u64,
     ended: Vec<u64>,
-    /// At some moment so many jobs had been accepted.
-    mark: Option<(u64, Timestamp)>,
+    marks: Marks,
     grown: Option<Timestamp>,
+    /// The system has started no thread.
+    refused: Option<Timestamp>,
     /// Between the last two looks something was taken, or ended.
     moved: bool,
     /// Between the last two looks nothing came out of the queue.
@@ -245,7 +257,7 @@ fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
         } else {
             on_duty = !core.keeper.go_off_duty(|| core.needs_keeper());
             due = core.shrink(core.clock.now());
-            memory.mark = None;
+            memory.marks = Marks::default();
         }
     }
 }
@@ -308,26 +320,33 @@ fn grow<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
     // What lies on trays is not begun.
     let on_trays: usize = core.trays.iter().map(Tray::waiting).sum();
     let begun = passed.saturating_sub(on_trays as u64);
-    let accepted = passed + in_queue as u64;
-    // What was there at the mark has all been begun: a new mark, behind what is there now.
-    let (mark, since) = *memory.mark.get_or_insert((accepted, now));
-    let too_slow = if begun >= mark {
-        memory.mark = Some((accepted, now));
-        false
-    } else {
-        now.saturating_since(since) >= core.scaling.delay
-    };
-    let rested = memory.grown.is_none_or(|grown| now.saturating_since(grown) >= core.scaling.rest);
+    let (turn, due_in) = core.queue.turns();
+    let seen = Seen { begun, accepted: passed + in_queue as u64, turn, due_in };
+    let too_slow = memory.marks.is_late(&seen, now, core.scaling.delay);
+    let has_passed =
+        |since: Option<Timestamp>, limit| since.is_none_or(|since| now.saturating_since(since) >= limit);
+    let rested = has_passed(memory.grown, core.scaling.rest)
+        && has_passed(memory.refused, RETRY.min(core.scaling.rest));
     if !(too_full || too_slow) || !rested {
         return;
     }
     let more = (count.workers / 4).max(1).min(core.scaling.most - count.workers);
     let mut started = 0;
-    while started < more && matches!(life::start(core), Ok(true)) {
-        started += 1;
+    // Not at all, though there may be more: one that was dismissed has its number until its thread has ended, or the pool has. Then it is tried at the next look.
+    while started < more {
+        match life::start(core) {
+            Ok(true) => started += 1,
+            Ok(false) => break,
+            Err(_) => {
+                memory.refused = Some(now);
+                // Relaxed: a count.
+                core.unstarted.fetch_add(1, Ordering::Relaxed);
+                break;
+            }
+        }
     }
-    memory.grown = Some(now);
     if started > 0 {
+        memory.grown = Some(now);
         core.scaled(count.workers, count.workers + started);
     }
 }

@@ -52,7 +52,7 @@ use super::{
 use crate::{
     Outcome, OwnedLease, Resource,
     node::quietly,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
 };
 
 /// Those that wait for a lease, or with one for room.
@@ -437,6 +437,8 @@ impl<M: Metrics> Core<Task, M> {
             Poll::Ready(Asked::Without(tell)) => {
                 // Under the lock of the list: whoever was told that it was given up is not told otherwise.
                 if self.errands.end(number) {
+                    // Relaxed: a count.
+                    self.unlent.fetch_add(1, Ordering::Relaxed);
                     // Its handle is told, and its cleanup run, before a shutdown says that all has ended.
                     job.end_without(tell);
                     self.after_errand(self.errands.ended());

@@ -153,7 +153,8 @@ impl LeaseJob {
 
     /// Lets a token cancel it, until it begins. The token is looked at whenever the wait is polled, at the latest when the lease comes, which is
     /// returned at once, as [`Outcome::Cancelled`]; and once more by the worker that would run it. It ends as [`Ending::Cancelled`], which a pool counts
-    /// as [refused](RejectReason::Cancelled) as long as the job is not in its queue. It wakes nobody: a wait that is long ends when it would have ended.
+    /// as [refused](RejectReason::Cancelled) as long as the job is not in its queue. While it waits for room with its lease the token wakes it, and it is polled where that is cancelled;
+    /// a wait for a lease it does not wake: one that is long ends when it would have ended.
     pub fn cancel_with(self, token: CancelToken) -> Self {
         self.with(|job| job.cancel_with(token))
     }

@@ -30,7 +30,7 @@ pub struct Life {
     pub keeps: bool,
     /// How many jobs a shutdown has handed back.
     pub handed_back: usize,
-    /// No worker begins any more.
+    /// No worker begins any more: nothing is left that one might run, or time is up.
     pub closed: bool,
 }
 
@@ -83,7 +83,7 @@ impl Life {
     }
 }
 
-/// Starts one more worker, if there is a number for it and the pool is open; whether it did.
+/// Starts one more worker, if there is a number for it and one may still begin: until the end of D3 of `shutdown`. Whether it did.
 ///
 /// # Errors
 /// The system's, if it starts no thread.

@@ -15,7 +15,7 @@ use crate::sync::{
 pub trait Metrics: Send + Sync + 'static {
     /// Whether times are taken: the clock is read when a job is accepted, when it has ended, and once for each batch. A job begins, for
     /// these times, when the one before it in its batch has ended, so what a worker does between two jobs is counted with the later one.
-    /// Otherwise each `Option<Duration>` is `None`.
+    /// Otherwise each `Option<Duration>` is `None`; so is one that is not known because the clock has panicked.
     const TIMED: bool;
 
     /// So many jobs were accepted.
@@ -23,15 +23,21 @@ pub trait Metrics: Send + Sync + 'static {
         let _ = count;
     }
 
-    /// A job begins, after it has waited so long.
+    /// A job begins, or would if it had not been cancelled, after it has waited so long.
     fn begun(&self, waited: Option<Duration>) {
         let _ = waited;
     }
 
     /// A job has ended, after it ran so long; none if it was cancelled before, and did not run. Not called for jobs that were dropped without
-    /// having been begun.
+    /// having been begun: those are [`unrun`](Self::unrun).
     fn ended(&self, how: EndingKind, ran: Option<Duration>) {
         let _ = (how, ran);
+    }
+
+    /// So many jobs that were accepted are not run: a shutdown hands them back, or they are dropped with the pool. At rest those that were accepted are those that
+    /// have ended, and these.
+    fn unrun(&self, count: usize) {
+        let _ = count;
     }
 
     /// A job was refused.
@@ -76,12 +82,13 @@ pub struct AtomicMetrics {
     waited: CachePadded<Histogram>,
     ran: CachePadded<Histogram>,
     accepted: CachePadded<AtomicU64>,
+    unrun: AtomicU64,
     scaled: AtomicU64,
     most_workers: AtomicUsize,
 }
 
 impl AtomicMetrics {
-    /// How long jobs have waited in the queue.
+    /// How long jobs have waited in the queue; but those of which it is not known, because the clock has panicked, here and in [`ran`](Self::ran).
     pub fn waited(&self) -> &Histogram {
         &self.waited
     }
@@ -94,6 +101,11 @@ impl AtomicMetrics {
     /// How many jobs were accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many of them were not run: handed back by a shutdown, or dropped with the pool.
+    pub fn unrun(&self) -> u64 {
+        self.unrun.load(Ordering::Relaxed)
     }
 
     /// How often the number of workers has changed.
@@ -115,8 +127,14 @@ impl Metrics for AtomicMetrics {
         self.accepted.fetch_add(count as u64, Ordering::Relaxed);
     }
 
+    fn unrun(&self, count: usize) {
+        self.unrun.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     fn begun(&self, waited: Option<Duration>) {
-        self.waited.record(waited.unwrap_or_default());
+        if let Some(waited) = waited {
+            self.waited.record(waited);
+        }
     }
 
     fn ended(&self, _how: EndingKind, ran: Option<Duration>) {

@@ -27,7 +27,7 @@
 //! | `worker`, `beds` | who works, who sleeps, who is woken |
 //! | `room`, `submit` | how jobs come in, and who waits for room |
 //! | `lease`, `lease_job` | jobs that run with a lease of a scheduler |
-//! | `keeper` | the one who looks again after a while; how many workers there are |
+//! | `keeper`, `marks` | the one who looks again after a while; how many workers there are |
 //! | `life`, `shutdown` | how threads begin and end |
 //!
 //! # What a job goes through
@@ -85,6 +85,7 @@ mod keeper;
 mod lease;
 mod lease_job;
 mod life;
+mod marks;
 mod metrics;
 mod pinning;
 mod queue;

@@ -7,7 +7,7 @@
 //!     W3  heavy barrier                                F3  read the count: nobody: done
 //!     W4  push once more: full                         F4  off the list, as many as there is room for, waiting -= 1
 //!     W5  wait to be rung; then W1                         each; ring them. Or nobody, if jobs are short and little has
-//!                                                          come out: then the keeper is on duty. See below
+//!                                                          come out. Somebody is left: the keeper is on duty. See below
 //! ```
 //!
 //! **Nobody is forgotten.** W3 and F2 are a full fence on both sides: if W4 finds the queue full, every pop after that finds somebody waiting.
@@ -21,6 +21,12 @@
 //! at the front of the list, and is the next to be rung. No place is kept for it: against newcomers who try without a pause it may lose again and
 //! again.
 //!
+//! **Who is left.** Nobody knows of one who was rung when he will try: a task may not be polled for long, though there is room and others wait. So whoever
+//! rings at F4 and leaves somebody on the list has the keeper be on duty, as if it had rung nobody: if nothing comes out for a round, that rings for all the
+//! room that there is.
+//!
+//! **Who is told of something else**, that its job was cancelled (`cancel`), wakes up as if it had been rung, looks, and leaves as one who gives up.
+//!
 //! **Who gives up** leaves the list. If it was rung already, it rings the next one in its place. So does **who finds room by itself**, in W4 or
 //! after a sleep that nobody has ended: the place it was rung for, meanwhile, is another one.
 //!
@@ -29,6 +35,7 @@
 
 use std::{collections::VecDeque, task::Waker, time::Duration};
 
+use super::cancel::CancelToken;
 use crate::{
     node::{quietly, wake},
     sync::{
@@ -38,8 +45,11 @@ use crate::{
     },
 };
 
+#[derive(Default)]
 struct Bell {
     rung: bool,
+    /// There is something else to look at.
+    stirred: bool,
     waker: Option<Waker>,
 }
 
@@ -51,7 +61,7 @@ pub struct Waiter {
 
 impl Waiter {
     fn new(waker: Option<Waker>) -> Self {
-        Waiter { bell: Mutex::new(Bell { rung: false, waker }), alarm: Condvar::new() }
+        Waiter { bell: Mutex::new(Bell { waker, ..Bell::default() }), alarm: Condvar::new() }
     }
 
     fn bell(&self) -> MutexGuard<'_, Bell> {
@@ -60,13 +70,22 @@ impl Waiter {
     }
 
     fn ring(&self) {
+        self.wake(|bell| bell.rung = true);
+    }
+
+    /// Wakes who waits, for another reason than room.
+    pub fn stir(&self) {
+        self.wake(|bell| bell.stirred = true);
+    }
+
+    fn wake(&self, note: impl FnOnce(&mut Bell)) {
         let mut bell = self.bell();
-        bell.rung = true;
+        note(&mut bell);
         let waker = bell.waker.take();
         drop(bell);
         self.alarm.notify_one();
         if let Some(waker) = waker {
-            // User code. A panic must not reach the worker.
+            // User code. A panic must not reach the worker, nor whoever cancels.
             wake(waker);
         }
     }
@@ -74,22 +93,22 @@ impl Waiter {
     /// W5, for a thread: whether it was rung. May come back for nothing.
     pub fn sleep(&self, limit: Option<Duration>) -> bool {
         let mut bell = self.bell();
-        if !bell.rung {
+        if !bell.rung && !bell.stirred {
             bell = wait_for(&self.alarm, bell, limit);
         }
         bell.rung
     }
 
-    /// W5, for a task: whether it was rung; if not, `waker` is.
+    /// W5, for a task: whether it was rung, or is to look at something else; if not, `waker` will be called.
     pub fn rung_or_leave(&self, waker: &Waker) -> bool {
         // Cloned and dropped with the mutex free: both are user code.
         let new = waker.clone();
         let mut bell = self.bell();
-        let rung = bell.rung;
-        let useless = if rung { Some(new) } else { bell.waker.replace(new) };
+        let woken = bell.rung || bell.stirred;
+        let useless = if woken { Some(new) } else { bell.waker.replace(new) };
         drop(bell);
         let _ = quietly(|| drop(useless));
-        rung
+        woken
     }
 }
 
@@ -105,12 +124,30 @@ pub struct InLine<'a> {
     room: &'a Room,
     /// There until it leaves.
     waiter: Option<Arc<Waiter>>,
+    /// Tells it when its job is cancelled.
+    token: Option<CancelToken>,
 }
 
 impl InLine<'_> {
+    /// From now on it is told when `token` is cancelled; at which the caller looks afterwards.
+    pub fn heed(&mut self, token: &CancelToken) {
+        if let Some(waiter) = &self.waiter {
+            token.tell(waiter);
+            self.token = Some(token.clone());
+        }
+    }
+
     /// Leaves the list. `served`: it was rung, and then it has tried. Whether it was rung.
     pub fn leave(mut self, served: bool) -> bool {
-        self.waiter.take().is_some_and(|waiter| self.room.leave(waiter, served))
+        self.go(served)
+    }
+
+    fn go(&mut self, served: bool) -> bool {
+        let Some(waiter) = self.waiter.take() else { return false };
+        if let Some(token) = self.token.take() {
+            token.forget(&waiter);
+        }
+        self.room.leave(waiter, served)
     }
 }
 
@@ -124,9 +161,7 @@ impl std::ops::Deref for InLine<'_> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        if let Some(waiter) = self.waiter.take() {
-            self.room.leave(waiter, false);
-        }
+        self.go(false);
     }
 }
 
@@ -167,7 +202,7 @@ impl Room {
         let spare = self.line().spare();
         let Some(waiter) = spare else { return Arc::new(Waiter::new(waker)) };
         // Its waker is gone: see `leave`.
-        *waiter.bell() = Bell { rung: false, waker };
+        *waiter.bell() = Bell { waker, ..Bell::default() };
         waiter
     }
 
@@ -190,7 +225,7 @@ impl Room {
         // Relaxed, here and below: W3 and F2 order it.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         drop(line);
-        let waiter = InLine { room: self, waiter: Some(waiter) };
+        let waiter = InLine { room: self, waiter: Some(waiter), token: None };
         (waiter, barrier::heavy())
     }
 
@@ -227,19 +262,18 @@ impl Room {
     }
 
     /// F2 to F4, when so many have come out. `free` is told how many have since anybody was rung, and says for how many there is room, 0 if it is
-    /// not worth ringing anybody.
+    /// not worth ringing anybody. Whether somebody is left on the list: then the keeper must be on duty.
     #[inline]
-    pub fn freed(&self, count: usize, free: impl FnOnce(usize) -> usize) {
+    #[must_use]
+    pub fn freed(&self, count: usize, free: impl FnOnce(usize) -> usize) -> bool {
         barrier::light();
         // Relaxed: the barrier orders it.
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.answer(count, free);
-        }
+        self.waiting.load(Ordering::Relaxed) > 0 && self.answer(count, free)
     }
 
     /// F4.
     #[cold]
-    fn answer(&self, count: usize, free: impl FnOnce(usize) -> usize) {
+    fn answer(&self, count: usize, free: impl FnOnce(usize) -> usize) -> bool {
         // Relaxed, both: a count that decides when it is worth ringing, and nothing else.
         let silent = self.silent.fetch_add(count, Ordering::Relaxed) + count;
         let places = free(silent);
@@ -247,6 +281,7 @@ impl Room {
             self.silent.store(0, Ordering::Relaxed);
             self.ring(places);
         }
+        self.waiting() > 0
     }
 
     /// Rings so many, in order.

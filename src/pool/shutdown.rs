@@ -6,8 +6,10 @@
 //!         D1, or nobody is left who would run anything, or nobody may wait: see below
 //!     D1  close the queue: what was accepted is in it, nothing else comes in. Errands that are left are given up
 //!     D2  wake all who sleep, and all who wait for room
-//!     D3  wait until the last worker has ended: workers end when the queue is closed, and nothing is left. Of the pool's own
-//!         threads, those of its jobs and the keeper's, none that is in a shutdown waits for another one that is, here or at D5
+//!     D3  wait until the last worker has ended: workers end when the queue is closed, and nothing is left. Others may come meanwhile
+//!         (`keeper`), until it is seen, under the mutex under which one is counted before it begins, that none is left or that time is up.
+//!         Of the pool's own threads, those of its jobs and the keeper's, none that is in a shutdown waits for another one that is,
+//!         here or at D5
 //!     D4  out of time, or nobody is left who would run what is left: revoke every tray (`tray`, R1), then empty the
 //!         queue: that is what was not run. Only then are running jobs told to end
 //!     D5  join the threads that have ended; the keeper's too, unless it does not end in time
@@ -99,7 +101,6 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     /// D1 and D2.
     pub fn begin_to_end(&self) {
-        self.life().closed = true;
         self.close();
         // Whoever is at E2. It has looked before that lock was free, and sleeps; or it sees that there are none.
         self.after_errand(true);
@@ -218,6 +219,9 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// When time is up, leases are waited for no longer, no further job is begun, those that were not are handed back, with a lease or without, and those that run are told so
     /// ([`Context::is_cancelled`](super::Context::is_cancelled)); they are not waited for, and their threads end with them.
     ///
+    /// Until then workers come as they do in a pool that is open, within the bounds of [`adaptive`](super::Builder::adaptive): jobs that wait for others which are still in the queue
+    /// are not waited for in vain as long as one more may come. But not while what the keeper itself calls, a metric or a clock, is in a call of this.
+    ///
     /// May be called by several threads, and again: all are told the truth, each job is handed back to one of them. [`Duration::MAX`] sets no
     /// limit.
     ///
@@ -255,6 +259,8 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         core.end_errands(end, &inside);
         core.begin_to_end();
         let (mut life, in_time) = core.wait_until(end, |life| !inside.waits_for(life));
+        // In the same section: who begins is waited for, or does not begin.
+        life.closed = true;
         let ended = life.take_ended();
         drop(life);
         let (mut unrun, mut still_running) = (Vec::new(), 0);
@@ -266,10 +272,13 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
                 let (jobs, running) = core.revoke();
                 (unrun, still_running) = (jobs, running);
                 core.life().handed_back += unrun.len();
+                // Relaxed: a count, the same, for who reads it without the lock.
+                core.handed_back.fetch_add(unrun.len() as u64, Ordering::Relaxed);
                 // Those who sleep, or look for work, end.
                 core.beds.wake_all();
             }
-            // User code, what the reclaimer frees: after the turn, and not at the expense of what is to be handed back.
+            // User code, metrics and what the reclaimer frees: after the turn, and not at the expense of what is to be handed back.
+            core.tell_unrun(unrun.len());
             let _ = quietly(|| drop(section));
         }
         for thread in ended {
@@ -293,13 +302,15 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
 impl<T: Send + 'static, M: Metrics> Drop for Pool<T, M> {
     fn drop(&mut self) {
         let core = &*self.core;
+        core.life().closed = true;
         core.begin_to_end();
         core.errands.forsake();
         core.keeper.end();
         let section = core.queue.section();
         let (unrun, _) = core.revoke();
         core.beds.wake_all();
-        // User code: what the reclaimer frees.
+        // User code: metrics, and what the reclaimer frees.
+        core.tell_unrun(unrun.len());
         let _ = quietly(|| drop(section));
         for job in unrun {
             // A job's own drop stops what it can; this is for the rest.

@@ -22,10 +22,17 @@ pub struct PoolStats {
     /// Jobs that waited for a lease, or with one for room, and were not run: the pool had no more time for them, and a shutdown hands them back
     /// ([`Shutdown::unlent`](super::Shutdown::unlent)) or a drop drops them; or what they waited with panicked.
     pub given_up: usize,
-    /// How often there came to be more workers.
+    /// Jobs that waited for a lease and have ended without one, for there was none: their handles were told. Never in the queue, they are not among the other
+    /// endings.
+    pub unlent: u64,
+    /// Jobs that were accepted and not run: a shutdown has handed them back ([`Shutdown::unrun`](super::Shutdown::unrun)).
+    pub handed_back: u64,
+    /// How often there came to be more workers; also by one that was about to go, and has found something to do.
     pub scaled_up: u64,
-    /// How often there came to be fewer.
+    /// How often there came to be fewer. Those that end with the pool are not among them.
     pub scaled_down: u64,
+    /// How often the system has started no thread when one more worker was to come.
+    pub unstarted: u64,
     /// Jobs that ended well.
     pub done: u64,
     /// Jobs that returned an error.
@@ -66,6 +73,9 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             given_up: core.given_up(),
             scaled_up: core.scaled[0].load(Ordering::Relaxed),
             scaled_down: core.scaled[1].load(Ordering::Relaxed),
+            unlent: core.unlent.load(Ordering::Relaxed),
+            handed_back: core.handed_back.load(Ordering::Relaxed),
+            unstarted: core.unstarted.load(Ordering::Relaxed),
             done: ended(EndingKind::Done),
             failed: ended(EndingKind::Failed),
             panicked: ended(EndingKind::Panicked),

@@ -5,7 +5,7 @@ use std::{
     error::Error,
     fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -28,7 +28,7 @@ pub enum RejectReason {
     Full,
     /// The pool takes no more jobs.
     Closed,
-    /// The job was cancelled before.
+    /// The job was cancelled before there was room for it.
     Cancelled,
     /// There was no room in time.
     TimedOut,
@@ -43,7 +43,7 @@ impl fmt::Display for RejectReason {
         f.write_str(match self {
             RejectReason::Full => "the pool's queue is full",
             RejectReason::Closed => "the pool takes no more jobs",
-            RejectReason::Cancelled => "the job was cancelled before it was submitted",
+            RejectReason::Cancelled => "the job was cancelled before it was accepted",
             RejectReason::TimedOut => "the pool's queue had no room in time",
         })
     }
@@ -164,10 +164,8 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
         let mut again = false;
         loop {
-            let (waiter, ordered) = self.room.wait(None, again);
-            if !ordered {
-                self.keeper.call();
-            }
+            let waiter = self.wait_for_room(&job, None, again);
+            // W4, and Y2 of `cancel`.
             job = match self.accept(job) {
                 Err(SubmitError { job, reason: RejectReason::Full }) => job,
                 other => {
@@ -192,6 +190,21 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             // Rung, and somebody else was faster; or not rung at all.
             again = waiter.leave(true);
         }
+    }
+}
+
+impl<T: Send + 'static, M: Metrics> Core<T, M> {
+    /// W2 and W3, and Y1 of `cancel`.
+    fn wait_for_room(&self, job: &Job<T>, waker: Option<Waker>, again: bool) -> InLine<'_> {
+        let (mut waiter, ordered) = self.room.wait(waker, again);
+        if !ordered {
+            // A task that woke itself instead would be polled again at once, without end where a waker polls there and then (`lease`).
+            self.keeper.call();
+        }
+        if let Some(token) = job.token() {
+            waiter.heed(token);
+        }
+        waiter
     }
 }
 
@@ -229,13 +242,14 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// Submits a job, waiting for room if there is none.
     ///
     /// *Blocking*, on the workers. Those who wait are rung in order, as jobs are begun; a newcomer may be faster than who was rung, which
-    /// then is the next to be. Allocates nothing, once as many have waited at a time, up to 256; what is beyond is allocated each time.
+    /// then is the next to be. Allocates nothing, once as many have waited at a time, up to 256; what is beyond is allocated each time. So with a token
+    /// that is no clone of one with which as many have waited.
     ///
     /// A job that submits to its own pool in this way holds a worker while it waits; if all workers do, it is for ever. Such a job takes
     /// [`try_submit`](Self::try_submit) or [`submit_timeout`](Self::submit_timeout).
     ///
     /// # Errors
-    /// The job, if the pool is closed, now or while it waits, or if the job was cancelled.
+    /// The job, if the pool is closed or the job is cancelled, before or while it waits: then it comes back at once.
     #[inline]
     pub fn submit(&self, job: Job<T>) -> Result<(), SubmitError<T>> {
         self.core.submit(job, None)
@@ -252,7 +266,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
     /// As [`submit`](Self::submit), for a task: on any runtime.
     ///
     /// Cancel-safe: a future that is dropped before it is ready drops its job, which was not accepted, and passes on its place in the
-    /// queue for room. [`into_job`](SubmitFuture::into_job) gives the job back instead.
+    /// queue for room. [`into_job`](SubmitFuture::into_job) gives the job back instead. It is woken if its job is cancelled, and refused.
     pub fn submit_async(&self, job: Job<T>) -> SubmitFuture<'_, T, M> {
         SubmitFuture::new(&self.core, job)
     }
@@ -394,12 +408,10 @@ impl<T: Send + 'static, M: Metrics> Future for SubmitFuture<'_, T, M> {
         if submitted.is_ready() {
             return submitted;
         }
-        let (waiter, ordered) = this.core.room.wait(Some(context.waker().clone()), again);
-        if !ordered {
-            // To wake ourselves would be to be polled again at once, without end where a waker polls there and then (`lease`).
-            this.core.keeper.call();
-        }
-        // W4.
+        let waker = context.waker().clone();
+        let job = this.job.as_ref().expect("it was refused for want of room");
+        let waiter = this.core.wait_for_room(job, Some(waker), again);
+        // W4, and Y2 of `cancel`.
         let submitted = this.attempt();
         if submitted.is_ready() {
             // As in `accept_waiting`.

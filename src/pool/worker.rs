@@ -40,14 +40,11 @@ use super::{
     queue::JobQueue,
     tray::{Hand, Next},
 };
-use crate::{
-    node::quietly,
-    sync::{
-        Clock, Spin, Timestamp,
-        atomic::Ordering,
-        barrier,
-        count::{AtomicU64, AtomicUsize},
-    },
+use crate::sync::{
+    Clock, Spin, Timestamp,
+    atomic::Ordering,
+    barrier,
+    count::{AtomicU64, AtomicUsize},
 };
 
 /// Jobs that are taken at once.
@@ -175,8 +172,8 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let mut hand = self.trays[me].hand().expect("one worker for each tray");
         let tally = &*self.tallies[me];
         let mut pulse = Pulse::default();
-        // When the job that is begun next begins, if times are taken.
-        let mut begun = Timestamp::ZERO;
+        // When the job that is begun next begins; none if no times are taken, or it is not known.
+        let mut begun = None;
         let mut next = hand.begin();
         loop {
             next = match next {
@@ -200,7 +197,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                     if taken.next == Next::Run {
                         self.after_batch(&mut pulse, taken.jobs);
                         self.spread(taken.jobs - 1);
-                        begun = self.stamp();
+                        begun = self.moment();
                     }
                     taken.next
                 }
@@ -239,7 +236,10 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         let next = hand.filled();
         drop(section);
         // Also if nothing was taken: producers may have been passed by.
-        self.room.freed(jobs, |silent| self.free_places(silent));
+        if self.room.freed(jobs, |silent| self.free_places(silent)) {
+            // K3; F1 was K1, and F2 K2.
+            self.keeper.call();
+        }
         Taken { jobs, next }
     }
 
@@ -314,8 +314,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 return Rest::Over { dismissed };
             }
             if dismissed {
-                // It has work to do, and stays.
-                self.beds.enlist();
+                // It has work to do, and stays; those who were told that there is one less are told so.
+                let before = self.beds.enlist();
+                self.scaled(before, before + 1);
             }
             return Rest::Found(taken);
         }
@@ -346,18 +347,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// How long it is since then, and begins anew; none if no times are taken, or the clock fails: whoever waits for the job must be told all the
-    /// same.
-    #[inline]
-    fn lap(&self, begun: &mut Timestamp) -> Option<Duration> {
-        let ended = if M::TIMED { quietly(|| self.clock.now()) } else { None }?;
-        Some(ended.saturating_since(std::mem::replace(begun, ended)))
-    }
-
     /// Runs a job, which has begun when the one before it ended. Never panics, unless something is wrong in here.
     #[inline]
-    fn run(&self, job: &mut Job<T>, me: usize, tally: &Tally, begun: &mut Timestamp) {
-        let waited = M::TIMED.then(|| begun.saturating_since(job.since()));
+    fn run(&self, job: &mut Job<T>, me: usize, tally: &Tally, begun: &mut Option<Timestamp>) {
+        if M::TIMED && begun.is_none() {
+            // The clock has failed, be it that the worker has begun anew: the present moment is a little late, and the one before is another job's.
+            *begun = self.moment();
+        }
+        let waited = begun.map(|begun| begun.saturating_since(job.since()));
         if M::TIMED {
             self.tell(|metrics| metrics.begun(waited));
         }
@@ -365,7 +362,11 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             let count = &tally.ended[kind as usize];
             // Relaxed: this worker alone writes it.
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let ran = self.lap(begun);
+            // Whoever waits for the job must be told, whatever the clock does.
+            let ended = self.moment();
+            let ran = ended
+                .zip(std::mem::replace(begun, ended))
+                .map(|(ended, begun)| ended.saturating_since(begun));
             // What was cancelled did not run, however long its cleanup took.
             let ran = if kind == EndingKind::Cancelled { None } else { ran };
             self.tell(|metrics| metrics.ended(kind, ran));

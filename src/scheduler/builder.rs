@@ -491,7 +491,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
             #[cfg(feature = "telemetry")]
             meters: self.measure.map(|(_, times)| Meters::new(times)),
             #[cfg(feature = "telemetry")]
-            delays: CachePadded::default(),
+            delays: crate::delay::Delays::default(),
             health: self.health.build(shards.len()),
             closed: AtomicBool::new(false),
             earliest: CachePadded::new(AtomicU64::new(NEVER)),

@@ -62,9 +62,8 @@ pub struct Parts<R: Resource> {
     pub health: Option<Health<R>>,
     #[cfg(feature = "telemetry")]
     pub meters: Option<Meters>,
-    /// Read by each lending of the best; on a line of its own, which is hardly ever written.
     #[cfg(feature = "telemetry")]
-    pub delays: CachePadded<crate::delay::Delays>,
+    pub delays: crate::delay::Delays,
     pub closed: AtomicBool,
     /// No cooling resource becomes eligible before this moment. A hint: the shards' faces decide.
     pub earliest: CachePadded<AtomicU64>,

@@ -20,11 +20,13 @@ type Row = (&'static str, Option<(&'static str, &'static str)>, [f64; 3]);
 const LONG: Duration = Duration::from_secs(20);
 
 /// Each sample with its own label, and what it is while the pool is blocked, when it is idle again, and when it has ended.
-pub const EXPECTED: [Row; 20] = [
+pub const EXPECTED: [Row; 23] = [
     ("queue_depth", None, [2.0, 0.0, 0.0]),
     ("submitters_waiting", None, [1.0, 0.0, 0.0]),
     ("leases_awaited", None, [1.0, 1.0, 0.0]),
     ("leases_given_up_total", None, [0.0, 0.0, 1.0]),
+    ("leases_missed_total", None, [0.0, 1.0, 1.0]),
+    ("jobs_handed_back_total", None, [0.0, 0.0, 0.0]),
     ("workers", Some(("state", "busy")), [2.0, 0.0, 0.0]),
     ("workers", Some(("state", "idle")), [0.0, 1.0, 0.0]),
     ("jobs_total", Some(("ended", "done")), [0.0, 2.0, 2.0]),
@@ -37,6 +39,7 @@ pub const EXPECTED: [Row; 20] = [
     ("rejected_total", Some(("reason", "closed")), [0.0, 0.0, 1.0]),
     ("scalings_total", Some(("direction", "up")), [1.0, 1.0, 1.0]),
     ("scalings_total", Some(("direction", "down")), [0.0, 1.0, 1.0]),
+    ("workers_unstarted_total", None, [0.0, 0.0, 0.0]),
     ("queue_wait_seconds_count", None, [2.0, 5.0, 5.0]),
     ("queue_wait_seconds_bucket", Some(("le", "+Inf")), [2.0, 5.0, 5.0]),
     // What was cancelled did not run.
@@ -108,6 +111,9 @@ pub fn blocked(watch: impl FnOnce(&Arc<Watched>), mut look: impl FnMut(usize)) -
     let blocked = blocked.elapsed();
     drop(go);
     eventually("the queue is empty", || pool.stats().queued == 0);
+    let refused = std::future::ready(Err::<OwnedLease<Entry<u32, u32, ()>>, _>(()));
+    let misses = pool.submit_with_lease(refused, |_, _| ((), Outcome::Cancelled)).expect("open");
+    assert!(misses.wait().expect("told").is_err());
     // Not by `panic!`, which would be printed.
     pool.submit(Task::job(|_| std::panic::resume_unwind(Box::new("panicked")))).expect("open");
     eventually("one worker is left, and sleeps", || {

@@ -4,13 +4,13 @@ use std::{
     cell::RefCell,
     sync::{
         Arc, Barrier,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use leasehold::pool::{Context, EndingKind, Pool, RejectReason, Task};
+use leasehold::pool::{AtomicMetrics, Context, EndingKind, Metrics, Pool, RejectReason, Task};
 
 use super::common::{Gate, LONG, alone, at_gate, closures, eventually, in_time, task, threads};
 
@@ -280,4 +280,57 @@ fn a_job_may_be_the_last_owner_of_its_pool() {
             });
         }
     });
+}
+
+/// Counts what was accepted, has ended, and was not run.
+#[derive(Clone, Default)]
+struct Sums(Arc<[AtomicUsize; 3]>);
+
+impl Metrics for Sums {
+    const TIMED: bool = false;
+
+    fn accepted(&self, count: usize) {
+        self.0[0].fetch_add(count, SeqCst);
+    }
+
+    fn ended(&self, _: EndingKind, _: Option<Duration>) {
+        self.0[1].fetch_add(1, SeqCst);
+    }
+
+    fn unrun(&self, count: usize) {
+        self.0[2].fetch_add(count, SeqCst);
+    }
+}
+
+/// What was accepted has ended, or was not run: metrics are told both, whether a shutdown hands jobs back or they are dropped with the pool.
+#[test]
+fn what_was_not_run_is_counted() {
+    for is_dropped in [false, true] {
+        let (gate, sums) = (Gate::default(), Sums::default());
+        let pool = Pool::<Task>::builder().workers(1).metrics(sums.clone()).build().expect("in range");
+        pool.submit(at_gate(&gate)).expect("open");
+        gate.has(1);
+        (0..10).for_each(|_| pool.submit(task(|| ())).expect("open"));
+        let told = || [0, 1, 2].map(|i| sums.0[i].load(SeqCst));
+        if is_dropped {
+            drop(pool);
+        } else {
+            let ended = pool.shutdown(Duration::ZERO);
+            assert_eq!((ended.unrun.len(), pool.stats().handed_back), (10, 10));
+            assert_eq!(pool.shutdown(Duration::ZERO).handed_back, 10);
+            assert_eq!(pool.stats().handed_back, 10, "once");
+        }
+        assert_eq!(told(), [11, 0, 10]);
+        gate.open();
+        eventually("it ends", || told() == [11, 1, 10]);
+    }
+    let gate = Gate::default();
+    let builder = Pool::<Task>::builder().workers(1).metrics(AtomicMetrics::default());
+    let pool = builder.build().expect("in range");
+    pool.submit(at_gate(&gate)).expect("open");
+    gate.has(1);
+    pool.submit(task(|| ())).expect("open");
+    assert_eq!(pool.shutdown(Duration::ZERO).unrun.len(), 1);
+    assert_eq!((pool.metrics().accepted(), pool.metrics().unrun()), (2, 1));
+    gate.open();
 }

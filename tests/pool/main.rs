@@ -4,7 +4,9 @@
 //! Cost: some seconds, most of it asleep.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod cancelling;
 mod common;
+mod draining;
 mod ending;
 mod jobs;
 mod lease_jobs;
@@ -16,5 +18,6 @@ mod seeds_a;
 mod seeds_w;
 mod seeds_w_queues;
 mod texts;
+mod times;
 mod told;
 mod waking;

@@ -340,6 +340,33 @@ fn room_left_by_jobs_that_turn_out_long_is_given_away() {
     }
 }
 
+/// Tasks that were woken and are not polled, for their runtime's only thread is in a call that waits itself, keep nobody out: who waits behind them is let
+/// in, though nothing comes out any more.
+#[test]
+fn tasks_that_are_not_polled_keep_nobody_out() {
+    const TASKS: usize = 40;
+    for (workers, order) in [(1, Order::Fifo), (2, Order::Fifo), (1, Order::Priority), (2, Order::Priority)] {
+        let builder = Pool::<Task>::builder().workers(workers).capacity(1).order(order);
+        let (pool, gate) = (Arc::new(builder.build().expect("in range")), Gate::default());
+        for begun in 1..=workers {
+            pool.submit(at_gate(&gate)).expect("open");
+            gate.has(begun);
+        }
+        pool.submit(task(|| ())).expect("room for one");
+        let mut tasks: Vec<_> = (0..TASKS).map(|_| pool.submit_async(task(|| ()))).collect();
+        assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));
+        let thread = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || pool.submit(task(|| ())).is_ok())
+        };
+        eventually("the thread waits", || pool.stats().waiting == TASKS + 1);
+        gate.open();
+        assert!(in_time("the thread is let in", move || thread.join().unwrap()));
+        drop(tasks);
+        assert!(pool.shutdown(LONG).is_complete());
+    }
+}
+
 /// What was not accepted yet is given back whole, and waits no more; what was accepted is the pool's.
 #[test]
 fn a_submission_gives_its_job_back() {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -13,10 +14,10 @@ use std::{
 
 use leasehold::{
     Clock, ManualClock, Timestamp,
-    pool::{AtomicMetrics, Metrics, Pool, Task},
+    pool::{AtomicMetrics, JobPriority, Metrics, Order, Pool, Task},
 };
 
-use super::common::{Gate, LONG, at_gate, eventually, task, warm};
+use super::common::{Gate, LONG, alone, at_gate, eventually, task, warm};
 
 #[test]
 fn workers_come_when_the_queue_is_full_and_go_when_they_idle() {
@@ -104,9 +105,9 @@ impl Clock for Watched {
     }
 }
 
-/// Jobs of five milliseconds each, by the pool's clock, in a queue of which `waiting` are never begun yet; after so many of them, whether there came to be
-/// another worker. Between two jobs the keeper looks once at least.
-fn comes_while_jobs_pass(waiting: usize, jobs: usize) -> bool {
+/// Jobs of five milliseconds each, by the pool's clock, in a queue of which `waiting` are never begun yet, and, in one by priority, another one that can
+/// wait; after so many of them, whether there came to be another worker. Between two jobs the keeper looks once at least.
+fn comes_while_jobs_pass(order: Order, waiting: usize, jobs: usize) -> bool {
     let clock = Arc::new(Watched::default());
     let pool = Pool::<Task>::builder()
         .adaptive(1, 2)
@@ -114,21 +115,26 @@ fn comes_while_jobs_pass(waiting: usize, jobs: usize) -> bool {
         .scale_up_at(1.0)
         .scale_up_after(Duration::from_millis(50))
         .scale_rest(Duration::ZERO)
+        .order(order)
         .clock(Arc::clone(&clock))
         .build()
         .expect("in range");
     let (pass, passes) = mpsc::channel();
     let passes = Arc::new(Mutex::new(passes));
-    let submit = || {
+    let submit = |priority| {
         let passes = Arc::clone(&passes);
         let job = task(move || {
             let _ = passes.lock().unwrap().recv();
         });
-        pool.try_submit(job).expect("room");
+        pool.try_submit(job.priority(priority)).expect("room");
     };
-    (0..=waiting).for_each(|_| submit());
+    (0..=waiting).for_each(|_| submit(JobPriority::HIGHEST));
+    if order == Order::Priority {
+        eventually("one is begun", || pool.stats().queued == waiting);
+        submit(JobPriority::LOWEST);
+    }
     for job in 1..=jobs as u64 {
-        submit();
+        submit(JobPriority::HIGHEST);
         pass.send(()).expect("they wait for it");
         eventually("one more is done", || pool.stats().done == job);
         clock.time.advance(Duration::from_millis(5));
@@ -146,13 +152,19 @@ fn comes_while_jobs_pass(waiting: usize, jobs: usize) -> bool {
 /// A queue that moves all the time, and in which each job waits for long.
 #[test]
 fn workers_come_when_jobs_wait_for_long_though_the_queue_moves() {
-    assert!(comes_while_jobs_pass(100, 30));
+    assert!(comes_while_jobs_pass(Order::Fifo, 100, 30));
 }
 
 /// A queue that is never empty, and in which nobody waits for long.
 #[test]
 fn workers_do_not_come_when_nobody_waits_for_long() {
-    assert!(!comes_while_jobs_pass(2, 60));
+    assert!(!comes_while_jobs_pass(Order::Fifo, 2, 60));
+}
+
+/// The others come and go within ten milliseconds; the one that can wait does, and is not begun before the twentieth of them.
+#[test]
+fn workers_come_when_a_job_waits_for_long_though_more_urgent_ones_do_not() {
+    assert!(comes_while_jobs_pass(Order::Priority, 2, 20));
 }
 
 /// Notes each change of the number of workers.
@@ -205,4 +217,56 @@ fn workers_come_once_in_a_while() {
     thread::sleep(Duration::from_millis(100));
     assert_eq!((pool.stats().scaled_up, pool.stats().workers), (1, 10));
     gate.open();
+}
+
+/// The system's limits of this process, while it is narrowed to what it uses now; nothing where there is no such command.
+struct Narrowed;
+
+impl Narrowed {
+    fn limit(to: &str) -> bool {
+        let own = std::process::id().to_string();
+        let set = Command::new("prlimit").args(["--pid", &own, &format!("--as={to}:unlimited")]).status();
+        set.is_ok_and(|set| set.success())
+    }
+
+    /// Memory for this and that, and not for the stack of a thread.
+    fn new() -> Option<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+        let used: usize = used.trim().strip_suffix(" kB")?.parse().ok()?;
+        Self::limit(&(1024 * (used + 1_000)).to_string()).then_some(Narrowed)
+    }
+}
+
+impl Drop for Narrowed {
+    fn drop(&mut self) {
+        assert!(Self::limit("unlimited"));
+    }
+}
+
+/// A worker that the system does not start is counted, and does not count as one that has come: another attempt is made long before the next increase
+/// would be due.
+#[test]
+fn a_worker_that_is_not_started_is_tried_again() {
+    alone("scaling::a_worker_that_is_not_started_is_tried_again", || {
+        let gate = Gate::default();
+        let builder = Pool::<Task>::builder().adaptive(1, 2).scale_up_after(Duration::from_millis(1));
+        let pool = builder.scale_rest(100 * LONG).metrics(Steps::default()).build().expect("in range");
+        pool.submit(at_gate(&gate)).expect("open");
+        gate.has(1);
+        let Some(narrowed) = Narrowed::new() else { return };
+        if thread::Builder::new().spawn(|| ()).is_ok() {
+            // It has a stack left over.
+            return;
+        }
+        pool.submit(at_gate(&gate)).expect("open");
+        eventually("it is tried", || pool.stats().unstarted > 1);
+        let stats = pool.stats();
+        assert_eq!((stats.workers, stats.scaled_up), (1, 0));
+        drop(narrowed);
+        gate.has(2);
+        assert_eq!((pool.stats().workers, pool.stats().scaled_up), (2, 1));
+        assert_eq!(*pool.metrics().0.lock().unwrap(), [(1, 2)]);
+        gate.open();
+    });
 }

@@ -51,7 +51,7 @@ fn refusals_say_why() {
     let texts = [
         (RejectReason::Full, "the pool's queue is full"),
         (RejectReason::Closed, "the pool takes no more jobs"),
-        (RejectReason::Cancelled, "the job was cancelled before it was submitted"),
+        (RejectReason::Cancelled, "the job was cancelled before it was accepted"),
         (RejectReason::TimedOut, "the pool's queue had no room in time"),
     ];
     for (reason, text) in texts {
@@ -66,7 +66,7 @@ fn refusals_say_why() {
     let (pool, token) = (closures(1), CancelToken::new());
     token.cancel();
     let error = pool.try_submit(task(|| ()).cancel_with(token)).expect_err("cancelled");
-    assert_eq!(error.to_string(), "the job was cancelled before it was submitted");
+    assert_eq!(error.to_string(), "the job was cancelled before it was accepted");
     assert_eq!(format!("{error:?}"), "SubmitError { reason: Cancelled, .. }");
     assert!(error.into_job().is_cancelled());
 }

@@ -32,6 +32,8 @@
 //! | `sections` | the reclaimer: what is retired against who reads |
 //! | `pool_queue` | the pool's queues: segments, buckets, closing |
 //! | `pool` | the pool: sleeping, hand-over, room, cancellation, shutdown |
+//! | `pool_drain` | the pool: workers that come while it drains |
+//! | `pool_room` | the pool: who waits for room with a job that is cancelled |
 //! | `pool_errands` | the pool: jobs that wait for a lease, against its end |
 //! | `close` | closing against everything |
 //! | `lookup` | the map, alone |
@@ -82,8 +84,10 @@ mod none;
 mod parting;
 mod peek;
 mod pool;
+mod pool_drain;
 mod pool_errands;
 mod pool_queue;
+mod pool_room;
 mod ring;
 mod sections;
 #[path = "../linearizability/specification.rs"]

@@ -221,7 +221,10 @@ fn room_given_up() {
         let (second, _) = room.wait(Some(Waker::noop().clone()), false);
         let worker = {
             let room = Arc::clone(&room);
-            spawn(move || room.freed(1, |_| 1))
+            spawn(move || {
+                // Whether the other one is left: nobody looks here.
+                let _ = room.freed(1, |_| 1);
+            })
         };
         let rung = first.rung_or_leave(Waker::noop());
         first.leave(false);
@@ -280,20 +283,30 @@ fn off_duty_call() {
 /// waits has come late enough to find the room. F1 to F4 and K3, K4 against W2 to W4 and L3 to L5.
 #[test]
 fn off_duty_room() {
-    model_within(2, || {
+    off_duty_room_beside(false);
+}
+
+/// As `off_duty_room`, but somebody is rung: a task that is not polled. Who waits behind it is left, and let in all the same.
+#[test]
+fn off_duty_room_rung_in_vain() {
+    off_duty_room_beside(true);
+}
+
+fn off_duty_room_beside(a_task: bool) {
+    model_within(2, move || {
         let all = (Keeper::default(), Room::default(), AtomicBool::new(false));
         all.0.go_on_duty();
         let all = Arc::new(all);
+        let task = a_task.then(|| all.1.wait(Some(Waker::noop().clone()), false).0);
         let worker = {
             let all = Arc::clone(&all);
             spawn(move || {
                 let (keeper, room, is_free) = &*all;
                 barrier::prepare();
                 is_free.store(true, Relaxed);
-                room.freed(1, |_| {
+                if room.freed(1, |_| usize::from(a_task)) {
                     keeper.call();
-                    0
-                });
+                }
             })
         };
         let looks = {
@@ -322,6 +335,9 @@ fn off_duty_room() {
         worker.join().expect("no panic");
         desk.end();
         looks.join().expect("no panic");
+        if let Some(task) = task {
+            task.leave(true);
+        }
         assert_eq!(room.waiting(), 0);
     });
 }
@@ -566,6 +582,8 @@ fn grow_and_dismiss() {
         }
         let stats = pool.stats();
         assert!((1..=2).contains(&stats.workers));
+        let steps = stats.scaled_up as usize - stats.scaled_down as usize;
+        assert_eq!(stats.workers, 1 + steps, "each change was told: {stats:?}");
         for (sum, scaled) in SCALED.iter().zip([stats.scaled_up, stats.scaled_down]) {
             sum.fetch_add(scaled as usize, SeqCst);
         }

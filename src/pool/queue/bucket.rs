@@ -243,6 +243,14 @@ impl<T> BucketQueue<T> {
     }
 }
 
+impl<T> BucketQueue<T> {
+    /// The turn, and a bit for each number of turns after which something is due: 0 for what is due now.
+    pub(in crate::pool) fn turns(&self) -> (u64, u64) {
+        let buckets = self.buckets.lock();
+        (buckets.turn, buckets.mask.rotate_right((buckets.turn % BUCKETS) as u32))
+    }
+}
+
 impl<T: Send> JobQueue<T> for BucketQueue<T> {
     fn push(&self, item: T, priority: JobPriority) -> Result<(), PushError<T>> {
         let mut item = Some(item);
