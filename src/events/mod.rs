@@ -108,8 +108,8 @@ pub struct Event<K> {
     pub kind: EventKind,
     /// To which resource. `None` for a wait for no particular one, and for the closing.
     pub key: Option<K>,
-    /// The generation of its state word afterwards; 0 if the event is about no resource's state. It may skip numbers: a step of a
-    /// [ramp](crate::Ejection::ramp) that allows more leases takes one, and nobody is told of it.
+    /// The generation of its state word afterwards; 0 if the event is about no resource's state. It may skip numbers: when the rules of
+    /// [ejection](crate::Ejection) allow more leases, or fewer, that takes one, and nobody is told of it.
     pub generation: u32,
     /// Counts how often anything has joined the fleet, up to when this resource did: a key that is removed and inserted again has a larger
     /// number. 0 if the event is about no resource.

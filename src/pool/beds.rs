@@ -108,10 +108,12 @@ impl Beds {
         self.count.fetch_sub(WORKER, Ordering::Relaxed);
     }
 
-    /// B1 and B2. Answers `false` if nothing is ordered, and the worker must look again by itself before long.
-    pub fn lie_down(&self, worker: usize, now: Timestamp) -> bool {
+    /// B1 and B2. Answers `false` if nothing is ordered, and the worker must look again by itself before long. One who does not know the moment lies
+    /// down with the last one who did.
+    pub fn lie_down(&self, worker: usize, now: Option<Timestamp>) -> bool {
         let mut sleepers = self.sleepers();
-        sleepers.push(Sleeper { worker, since: now });
+        let since = now.or(sleepers.last().map(|last| last.since)).unwrap_or(Timestamp::ZERO);
+        sleepers.push(Sleeper { worker, since });
         self.count.fetch_add(ASLEEP, Ordering::Relaxed);
         drop(sleepers);
         barrier::heavy()

@@ -117,7 +117,12 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
     /// The same, where nobody may be held up by it: none if nothing asks for times, or the clock fails.
     #[inline]
     pub fn moment(&self) -> Option<Timestamp> {
-        if M::TIMED { quietly(|| self.clock.now()) } else { None }
+        if M::TIMED { self.time() } else { None }
+    }
+
+    /// The present moment, unless the clock fails: for those who go on without it.
+    pub fn time(&self) -> Option<Timestamp> {
+        quietly(|| self.clock.now())
     }
 
     /// Tells the metrics, whatever they do.

@@ -151,6 +151,8 @@ struct Body<T> {
     /// When it was accepted, if times are taken.
     since: Timestamp,
     priority: JobPriority,
+    /// Its payload goes to its handle.
+    returns: bool,
 }
 
 impl<T> Body<T> {
@@ -174,6 +176,7 @@ impl<T> Job<T> {
                 handle: None,
                 since: Timestamp::ZERO,
                 priority: JobPriority::NORMAL,
+                returns: true,
             }),
         }
     }
@@ -194,7 +197,7 @@ impl<T> Job<T> {
         self.with(|body| body.priority = priority)
     }
 
-    /// Sets what is done when it has ended, however.
+    /// Sets what is done when it has ended, however, in place of what was set before, be it by [`LeaseJob::cleanup`](super::LeaseJob::cleanup).
     pub fn cleanup(self, cleanup: Cleanup<T>) -> Self {
         self.with(|body| body.cleanup = Some(cleanup))
     }
@@ -210,11 +213,19 @@ impl<T> Job<T> {
     pub fn with_handle(self) -> (Self, JobHandle<T>) {
         let (cell, handle) = handle::pair();
         let mut replaced = None;
-        let job = self.with(|body| replaced = body.handle.replace(cell));
+        let job = self.with(|body| {
+            replaced = body.handle.replace(cell);
+            body.returns = true;
+        });
         if let Some(replaced) = replaced {
             replaced.finish(Finished { ending: Ending::Dropped, payload: None });
         }
         (job, handle)
+    }
+
+    /// As it is, but for its payload, which is dropped before the handle is told, and not returned by it.
+    pub(super) fn without_return(self) -> Self {
+        self.with(|body| body.returns = false)
     }
 
     /// How urgent it is.
@@ -323,16 +334,20 @@ impl<T> Body<T> {
             }
         }
         count(ending.kind());
-        match self.handle {
-            Some(cell) => cell.finish(Finished { ending, payload: Some(self.payload) }),
+        let (handle, payload) = (self.handle, self.payload);
+        let payload = if handle.is_some() && self.returns {
+            Some(payload)
+        } else {
+            if std::mem::needs_drop::<T>() {
+                let _ = quietly(|| drop(payload));
+            }
+            None
+        };
+        match handle {
+            Some(cell) => cell.finish(Finished { ending, payload }),
+            None if matches!(ending, Ending::Done) => {}
             None => {
-                let payload = self.payload;
-                if std::mem::needs_drop::<T>() {
-                    let _ = quietly(|| drop(payload));
-                }
-                if !matches!(ending, Ending::Done) {
-                    let _ = quietly(|| drop(ending));
-                }
+                let _ = quietly(|| drop(ending));
             }
         }
     }

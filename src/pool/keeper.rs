@@ -4,6 +4,9 @@
 //! others behind it, a queue that has become slow, a worker that has been idle for too long, room in the queue for which nobody was rung. It
 //! sleeps, without a limit, while nothing waits and no surplus worker idles: an idle pool has no ticker.
 //!
+//! Of those who sleep it wakes one when something is held up, and twice as many a millisecond later if that is still so: a crowd of jobs that turn out
+//! long is run by all workers after as many rounds as their number has digits, and a single one disturbs one worker.
+//!
 //! A pool has one if it may have more than one worker, or if its queue has a bound: then somebody may wait for room.
 //!
 //! ```text
@@ -61,7 +64,7 @@ use crate::{
 /// How often it looks while something waits.
 const ROUND: Duration = Duration::from_millis(1);
 
-/// When the system has started no thread it is asked again after so long, if not later anyway.
+/// When the system has started no thread, or the clock has failed, it is asked again after so long, if not later anyway.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The bounds and the speed of change of a pool's workers.
@@ -115,6 +118,8 @@ pub struct Memory {
     moved: bool,
     /// Between the last two looks nothing came out of the queue.
     still: bool,
+    /// So many were to be woken at the last look.
+    roused: usize,
 }
 
 impl Keeper {
@@ -154,6 +159,11 @@ impl Keeper {
         }
         orders.called = false;
         !orders.ends
+    }
+
+    /// Relaxed: asked by the keeper itself, or when nothing else goes on.
+    fn is_on_duty(&self) -> bool {
+        self.on_duty.load(Ordering::Relaxed)
     }
 
     /// Nobody need call.
@@ -207,7 +217,12 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         stuck
     }
 
-    fn shrink(&self, now: Timestamp) -> Option<Duration> {
+    /// When it should be done again; none if nobody will be due.
+    fn shrink(&self, now: Option<Timestamp>) -> Option<Duration> {
+        let Some(now) = now else {
+            // The clock has failed, and may tell later who is due.
+            return (self.beds.count().workers > self.scaling.least).then_some(RETRY);
+        };
         let idle = u64::try_from(self.scaling.idle.as_nanos()).unwrap_or(u64::MAX);
         loop {
             // Those who sleep since then, or longer, go.
@@ -231,24 +246,20 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
 /// The keeper's thread, from its first step to its last.
 pub fn run<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) {
-    let (mut memory, mut fell) = (Memory::default(), false);
-    // Of user code only the clock can unwind to here. It costs the pool no keeper: who calls only one that is off duty would call nobody.
-    while quietly(|| keep(core, &mut memory, fell)).is_none() {
-        fell = true;
-    }
+    let mut memory = Memory::default();
+    // No user code unwinds to here; what would is a fault of ours. It costs the pool no keeper: who calls only one that is off duty would call nobody.
+    while quietly(|| keep(core, &mut memory)).is_none() {}
     core.life().keeps = false;
     core.ended.notify_all();
 }
 
-/// Until it is to end. `fell`: it has begun before, and come to grief in the middle of something.
-fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory, fell: bool) {
+/// Until it is to end.
+fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory) {
     barrier::prepare();
     // When an idle worker is due to be sent home.
     let mut due: Option<Duration> = None;
-    let mut on_duty = fell;
-    if fell {
-        core.keeper.go_on_duty();
-    }
+    // If it has begun before, and come to grief in the middle of something, it goes on: nobody calls one that is on duty.
+    let mut on_duty = core.keeper.is_on_duty();
     while core.keeper.rest(if on_duty { Some(ROUND) } else { due }) {
         due = look(core, memory);
         on_duty = memory.moved || core.needs_keeper();
@@ -256,7 +267,7 @@ fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
             core.keeper.go_on_duty();
         } else {
             on_duty = !core.keeper.go_off_duty(|| core.needs_keeper());
-            due = core.shrink(core.clock.now());
+            due = core.shrink(core.time());
             memory.marks = Marks::default();
         }
     }
@@ -282,21 +293,26 @@ impl<T: Send + 'static, M: Metrics> super::Pool<T, M> {
     /// Whether the keeper is on duty, or called.
     #[doc(hidden)]
     pub fn is_looked_after(&self) -> bool {
-        // Relaxed: asked when nothing else goes on.
-        self.core.keeper.on_duty.load(Ordering::Relaxed)
+        self.core.keeper.is_on_duty()
     }
 }
 
 /// L2. When it should look again for the sake of those who idle.
 pub fn look<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memory) -> Option<Duration> {
-    let now = core.clock.now();
+    // What asks for no time is done also if the clock fails.
+    let now = core.time();
     // Each time, so that it is told of each tray how it was one look before.
     let stuck = core.is_stuck(memory);
+    memory.roused = if stuck { (2 * memory.roused).clamp(1, core.trays.len()) } else { 0 };
     if core.something_waits() {
         if core.beds.count().asleep == 0 {
-            grow(core, memory, now);
-        } else if stuck {
-            core.beds.wake_one();
+            if let Some(now) = now {
+                grow(core, memory, now);
+            }
+        } else {
+            for _ in 0..memory.roused {
+                core.beds.wake_one();
+            }
         }
     }
     let due = core.shrink(now);

@@ -115,8 +115,8 @@ pub fn start<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>) -> io::Resul
 
 /// A worker's thread, from its first step to its last.
 fn run<T: Send + 'static, M: Metrics>(core: &Core<T, M>, me: usize) {
-    super::pinning::pin(core.pinned, me);
-    // Of user code only the clock can unwind to here; what else would is a fault of ours. It costs neither a worker nor what it has taken.
+    let _ = quietly(|| super::pinning::pin(core.pinned, me));
+    // No user code unwinds to here; what would is a fault of ours. It costs neither a worker nor what it has taken.
     let dismissed = loop {
         // In a model, what is wrong must be told, not tried again.
         let ended = if cfg!(any(loom, shuttle)) { Some(core.work(me)) } else { quietly(|| core.work(me)) };

@@ -55,7 +55,7 @@
 //! * **Idle is idle.** No thread of a pool wakes up while there is nothing to do. Unless the system refuses the barrier that it has promised (`membarrier`,
 //!   with which it orders who lies down): then each idle worker looks again every millisecond.
 //! * **Panics stay where they are.** Those of jobs, cleanups, handlers, payloads' `Drop`, metrics and wakers stop in the pool; the worker
-//!   goes on. A worker whose clock panics begins anew, with what it had taken; so does the keeper.
+//!   goes on. So do workers and the keeper if the clock panics: what asks for times is not done until it tells them again.
 //! * **Shutdown drains, and tells the truth**: within its limit what was accepted is run, jobs that wait for a lease as well; what was not is handed
 //!   back, those that still wait for a lease as [`LeaseJob`]s, which go on waiting. See [`Pool::shutdown`].
 //!

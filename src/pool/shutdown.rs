@@ -142,11 +142,15 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
 
     /// D4. What was not run; how many jobs are running.
     pub fn revoke(&self) -> (Vec<Job<T>>, usize) {
-        let own = self.life().own();
+        let (own, inside) = {
+            let life = self.life();
+            (life.own(), life.inside.clone())
+        };
         let mut unrun = Vec::new();
         let mut running = 0;
         for (worker, tray) in self.trays.iter().enumerate() {
-            running += usize::from(tray.revoke(&mut unrun, own == Some(worker)));
+            let is_running = tray.revoke(&mut unrun, own == Some(worker));
+            running += usize::from(is_running && !inside.contains(&worker));
         }
         // No worker takes anything any more.
         let mut rest = std::collections::VecDeque::new();

@@ -66,10 +66,11 @@ impl Task {
             Ok(())
         })
         .with_handle();
-        (job, TaskHandle { result, handle })
+        (job.without_return(), TaskHandle { result, handle })
     }
 
-    /// What the closure holds, be it a lease, is let go when the job has ended, though nobody has asked its handle yet.
+    /// What the closure holds, be it a lease, is let go when the job has ended, before it is counted, though somebody has a [`JobHandle`] that he has not asked yet.
+    /// A job of which another cleanup is set lets go of it when its payload is dropped, which a [`TaskHandle`] does not keep.
     fn into_job(self) -> Job<Task> {
         let job = Job::new(self, |task, context| match task.body.take() {
             Some(body) => body(context),
@@ -92,7 +93,7 @@ impl Task {
     /// A job whose closure comes later, or never, and the handle of the result that will be in `result`.
     pub(super) fn unset<R>(result: Slot<R>) -> (Job<Task>, TaskHandle<R>) {
         let (job, handle) = Task { body: None, cleanup: None }.into_job().with_handle();
-        (job, TaskHandle { result, handle })
+        (job.without_return(), TaskHandle { result, handle })
     }
 
     /// Gives a job its closure.

@@ -13,8 +13,8 @@
 //!   awake is in a job that has turned out long, or has just been woken.
 //! * A worker that takes a batch wakes another one if what is left, at the present pace, is work for 200 µs.
 //! * Otherwise the keeper is on duty (`keeper`), called by whoever leaves something while others sleep, be it a job in the queue or a batch on
-//!   a tray: if a millisecond later it has not moved, one job has turned out longer than the pace, and the keeper wakes one more, each
-//!   millisecond.
+//!   a tray: if a millisecond later it has not moved, one job has turned out longer than the pace, and the keeper wakes one more, and each
+//!   millisecond after that twice as many.
 //!
 //! A worker that keeps up with its submitters would take every job by itself, and the queue's words would go to and fro between two
 //! processors for each. So after a small batch of short jobs it pauses, about a microsecond, and takes what has come meanwhile. Only while jobs
@@ -300,7 +300,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
                 return Rest::Over { dismissed: false };
             }
         }
-        let ordered = self.beds.lie_down(me, self.clock.now());
+        let ordered = self.beds.lie_down(me, self.time());
         // B3. Whether it is closed first: what is not found then will not come.
         let closed = self.is_closed();
         let mut taken = self.find(me, hand, &mut glance, closed || cfg!(any(loom, shuttle)));
@@ -342,7 +342,9 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             return;
         }
         let left = on_tray + self.queue.len();
-        if left > 0 && !(self.pace.is_worth_waking(left) && self.beds.wake_one()) {
+        let woken = left > 0 && self.pace.is_worth_waking(left) && self.beds.wake_one();
+        // Who was woken comes to the queue first, and may find something there for ever: to what lies on the tray he need not come.
+        if on_tray > 0 || left > 0 && !woken {
             self.call_keeper();
         }
     }

@@ -112,9 +112,20 @@ pub fn bounded(workers: usize, capacity: usize) -> Pool<Task> {
 
 /// Runs short jobs, until jobs are known to be short, and then lets all workers go to sleep.
 pub fn warm(pool: &Pool<Task>) {
+    warm_with(pool, Duration::ZERO);
+}
+
+/// The same, with jobs that take about so long.
+pub fn warm_with(pool: &Pool<Task>, each: Duration) {
     let before = pool.stats().done;
     for _ in 0..2_000 {
-        pool.submit(task(|| ())).expect("open");
+        let job = move || {
+            let start = Instant::now();
+            while start.elapsed() < each {
+                std::hint::spin_loop();
+            }
+        };
+        pool.submit(task(job)).expect("open");
     }
     eventually("all are done and sleep", || {
         let stats = pool.stats();

@@ -181,6 +181,34 @@ fn two_jobs_may_end_their_pool_at_once() {
     assert!(pool.shutdown(LONG).is_complete());
 }
 
+/// As above, with a job that neither can run: it is handed back, and neither is told that the other one's is running.
+#[test]
+fn who_is_in_a_shutdown_is_not_said_to_run() {
+    let pool = Arc::new(closures(2));
+    let (both, queued) = (Arc::new(Barrier::new(2)), Gate::default());
+    let handles: Vec<_> = (0..2)
+        .map(|_| {
+            let (here, both, queued) = (Arc::clone(&pool), Arc::clone(&both), queued.clone());
+            let end = move |_: &Context<'_>| {
+                both.wait();
+                queued.pass();
+                let ended = here.shutdown(LONG);
+                (ended.unrun.len(), ended.handed_back, ended.still_running)
+            };
+            pool.spawn(end).expect("open")
+        })
+        .collect();
+    queued.has(2);
+    pool.submit(task(|| ())).expect("open");
+    queued.open();
+    let told: Vec<_> = handles
+        .into_iter()
+        .map(|handle| in_time("it returns", move || handle.wait().expect("done")))
+        .collect();
+    assert_eq!(told.iter().map(|told| told.0).sum::<usize>(), 1, "{told:?}");
+    assert!(told.iter().all(|told| (told.1, told.2) == (1, 0)), "{told:?}");
+}
+
 /// Whoever waits for the end is told how many jobs were handed back, also in the moment in which that happens.
 #[test]
 fn a_patient_shutdown_is_told_what_a_hasty_one_was_given() {

@@ -286,6 +286,22 @@ fn a_closure_is_dropped_with_its_job() {
     assert_eq!(handle.wait().ending.kind(), EndingKind::Dropped);
 }
 
+/// As above, if another cleanup is set: by whoever awaits its result.
+#[test]
+fn a_closure_with_another_cleanup_is_dropped_with_its_job() {
+    let held = Arc::new(());
+    let here = Arc::clone(&held);
+    let (job, answer) = Task::returning(move |_| drop(here));
+    drop(job.cleanup(|_, ending| assert!(matches!(ending, Ending::Dropped))));
+    assert_eq!(Arc::strong_count(&held), 1);
+    assert!(matches!(answer.wait(), Err(Ending::Dropped)));
+    // Whoever asks for the payload has it.
+    let (job, _) = Task::returning(|_| ());
+    let (job, handle) = job.with_handle();
+    drop(job);
+    assert!(handle.wait().payload.is_some());
+}
+
 /// A closure's job may have a token and a priority, and its result.
 #[test]
 fn a_closure_has_a_result_and_whatever_a_job_has() {

@@ -165,8 +165,12 @@ fn w06_failures_reach_the_handler() {
 fn w07_a_cancelled_job_is_cleaned_up() {
     let pool = Pool::<Arc<AtomicUsize>>::builder().workers(1).build().expect("in range");
     let (cleaned, token) = (Arc::new(AtomicUsize::new(0)), CancelToken::new());
-    let slow = Job::new(Arc::new(AtomicUsize::new(0)), |_, _| {
-        thread::sleep(Duration::from_millis(30));
+    // Runs until it is told that the other one is cancelled.
+    let told = Arc::new(AtomicUsize::new(0));
+    let slow = Job::new(Arc::clone(&told), |told, _| {
+        while told.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
         Ok(())
     });
     pool.submit(slow).expect("open");
@@ -178,6 +182,7 @@ fn w07_a_cancelled_job_is_cleaned_up() {
         });
     pool.submit(job).expect("open");
     token.cancel();
+    told.store(1, SeqCst);
     assert!(pool.shutdown(LONG).is_complete());
     assert_eq!((cleaned.load(SeqCst), pool.stats().cancelled), (1, 1));
 }

@@ -109,6 +109,30 @@ fn the_keeper_outlives_its_clock() {
     assert!(asked.load(SeqCst) > 10, "the clock was asked");
 }
 
+/// A clock that has failed for good: whoever idles still idles.
+#[test]
+fn who_idles_does_not_ask_a_clock_that_fails() {
+    for thread in ["lease-worker", "lease-keeper"] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let here = Arc::clone(&asked);
+        let clock = Fails(MonotonicClock::new(), thread, move || {
+            here.fetch_add(1, SeqCst);
+            true
+        });
+        let pool = Pool::<Task>::builder().workers(2).clock(clock).build().expect("in range");
+        for _ in 0..100 {
+            pool.submit(task(|| ())).expect("open");
+        }
+        eventually("all are done and sleep", || pool.stats().done == 100 && pool.stats().idle == 2);
+        // The keeper goes off duty.
+        thread::sleep(Duration::from_millis(20));
+        let before = asked.load(SeqCst);
+        thread::sleep(Duration::from_millis(100));
+        let asked = asked.load(SeqCst) - before;
+        assert!(asked < 20, "{thread} has asked {asked} times");
+    }
+}
+
 type Does = dyn Fn(&Pool<Task, OnScaling>) + Send + Sync;
 
 /// Does something, with its pool, when workers come.

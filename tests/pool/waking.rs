@@ -4,15 +4,17 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use leasehold::pool::{JobPriority, Order, Pool, Task};
+use leasehold::pool::{Job, JobPriority, Order, Pool, Task};
 
-use super::common::{Gate, LONG, alone, at_gate, block, eventually, in_time, naps, once_of_many, task, warm};
+use super::common::{
+    Gate, LONG, alone, at_gate, block, eventually, in_time, naps, once_of_many, task, warm, warm_with,
+};
 
 /// With two workers, one of them busy for long, all that came with its job is run by the other.
 #[test]
@@ -33,6 +35,46 @@ fn a_long_job_hides_nothing() {
         gate.open();
         assert!(pool.shutdown(LONG).is_complete());
     }
+}
+
+/// What lies behind a long job is found by a worker that never finds the queue empty, for which the keeper must know of it: who was woken for it need not come to it.
+/// Half of the times a pool is taken that has the pace which that needs, several microseconds a job.
+#[test]
+fn a_queue_that_is_never_empty_hides_nothing() {
+    const MANY: u64 = 63;
+    for _ in 0..5 {
+        let pool =
+            Arc::new(Pool::<Task>::builder().workers(2).order(Order::Priority).build().expect("in range"));
+        warm_with(&pool, Duration::from_micros(5));
+        // The keeper goes off duty.
+        thread::sleep(Duration::from_millis(5));
+        let before = pool.stats().done;
+        let (gate, over) = (Gate::default(), Arc::new(AtomicBool::new(false)));
+        let mut jobs: VecDeque<_> = [at_gate(&gate).priority(JobPriority::HIGHEST)].into();
+        jobs.extend((0..MANY).map(|_| task(|| ())));
+        jobs.push_back(again(&pool, &over).priority(JobPriority::LOWEST));
+        pool.try_submit_many(&mut jobs).expect("room");
+        gate.has(1);
+        let chained = Arc::clone(&over);
+        eventually("those behind the long one are done", || {
+            pool.stats().taken == 0 && pool.stats().done >= before + MANY
+        });
+        chained.store(true, SeqCst);
+        gate.open();
+        assert!(pool.shutdown(LONG).is_complete());
+    }
+}
+
+/// A job that comes again when it is run, until it is over.
+fn again(pool: &Arc<Pool<Task>>, over: &Arc<AtomicBool>) -> Job<Task> {
+    let (here, over) = (Arc::downgrade(pool), Arc::clone(over));
+    task(move || {
+        if let Some(pool) = here.upgrade()
+            && !over.load(SeqCst)
+        {
+            let _ = pool.try_submit(again(&pool, &over).priority(JobPriority::LOWEST));
+        }
+    })
 }
 
 /// A job that comes after a long one has begun is run while that one runs, though jobs are known to be short and nobody waits for it.

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     convert::Infallible,
     future::ready,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
@@ -24,7 +25,7 @@ use super::{Fleet, Request, Resource, context, ends, fleet};
 
 type Frames = VecDeque<Result<Frame<Bytes>, &'static str>>;
 
-/// Frames that are there at once, then the end; it may know when that is.
+/// Frames that are there at once, then the end; it may know when that is. A frame of trailers stands for one that is not there yet, and "panic" is one.
 struct Chunks {
     frames: Frames,
     knows_its_end: bool,
@@ -38,7 +39,11 @@ impl Body for Chunks {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(self.frames.pop_front())
+        match self.frames.pop_front() {
+            Some(Ok(frame)) if frame.is_trailers() => Poll::Pending,
+            Some(Err("panic")) => panic!("planted"),
+            frame => Poll::Ready(frame),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
@@ -88,6 +93,31 @@ fn a_body_holds_the_lease_until_its_end() {
     assert_eq!(ends(&fleet), (1, 0, 0, 0));
     drop(response);
     assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+/// One that comes bit by bit holds its lease in between.
+#[test]
+fn a_body_that_is_not_there_yet_holds_the_lease() {
+    let fleet = fleet(1);
+    let not_yet = || Ok(Frame::trailers(http::HeaderMap::new()));
+    let mut response = streamed(&fleet, 200, [not_yet(), data(), not_yet()].into(), false);
+    let mut poll = || Pin::new(response.body_mut()).poll_frame(&mut context()).is_pending();
+    for is_pending in [true, false, true] {
+        assert_eq!(poll(), is_pending);
+        assert_eq!(fleet.stats().in_flight, 1);
+    }
+    assert!(!poll());
+    assert_eq!(ends(&fleet), (1, 0, 0, 0));
+}
+
+/// It was not given up, it went wrong.
+#[test]
+fn a_body_that_panics_counts_against_the_resource() {
+    let fleet = fleet(1);
+    let mut response = streamed(&fleet, 200, [data(), Err("panic")].into(), false);
+    assert!(next(&mut response).is_some());
+    assert!(catch_unwind(AssertUnwindSafe(|| next(&mut response))).is_err());
+    assert_eq!(ends(&fleet), (0, 1, 0, 0));
 }
 
 #[test]

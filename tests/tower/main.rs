@@ -11,7 +11,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -19,7 +19,7 @@ use std::{
 
 use futures_lite::future::block_on;
 use leasehold::{
-    Entry, ManualClock, Outcome, Overdue, ReleaseError, Scheduler, Stats, WaitError,
+    Clock, Entry, ManualClock, Outcome, Overdue, ReleaseError, Scheduler, Stats, Timestamp, WaitError,
     tower::{ByResult, Classify, LeaseLayer, LeaseRef, Leased, UntilResponse},
 };
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
@@ -196,7 +196,7 @@ fn a_panic_returns_the_lease() {
     let classify = |_: Result<&(u32, u32), &io::Error>, _| -> Outcome { panic!("classify") };
     let classified = layer.clone().classify(classify).layer(service_fn(echo));
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(classified.oneshot(1)))).is_err());
-    assert_eq!(fleet.stats().in_flight, 0);
+    assert_eq!(ends(&fleet), (0, 3, 0, 0), "nor is one of what judges the answer");
     assert!(block_on(layer.layer(service_fn(echo)).oneshot(1)).is_ok());
 }
 
@@ -392,6 +392,51 @@ fn a_lease_that_was_taken_back_is_not_used() {
     assert_eq!(ends(&fleet), (1, 0, 0, 0));
 }
 
+/// What has said that it is ready stays so, with another lease or for a call that fails.
+#[test]
+fn who_is_ready_stays_ready_when_the_lease_is_taken_back() {
+    let clock = Arc::new(ManualClock::new());
+    let builder = Scheduler::builder().shards(1).clock(Arc::clone(&clock));
+    let fleet = filled(builder.max_hold(Duration::from_secs(1)).overdue(Overdue::Revoke).build().unwrap(), 2);
+    let mut service = LeaseLayer::new(&fleet).layer(service_fn(echo));
+    let is_ready = |poll: Poll<_>| matches!(poll, Poll::Ready(Ok::<(), leasehold::tower::BoxError>(())));
+    for others in [1, 2] {
+        assert!(is_ready(Service::<u32>::poll_ready(&mut service, &mut context())));
+        clock.advance(Duration::from_secs(1));
+        let others: Vec<_> = (0..others).map(|_| fleet.acquire().expect("one is overdue")).collect();
+        for _ in 0..2 {
+            assert!(is_ready(Service::<u32>::poll_ready(&mut service, &mut context())), "it has said so");
+        }
+        assert_eq!(block_on(service.call(1)).is_ok(), others.len() == 1);
+        drop(others);
+    }
+    assert_eq!(fleet.stats().in_flight, 0);
+}
+
+/// The clock fails while a panic goes on: the lease is returned, and the process lives.
+#[test]
+fn a_clock_that_fails_in_a_drop_ends_no_process() {
+    struct Fails(ManualClock, AtomicBool);
+    impl Clock for Fails {
+        fn now(&self) -> Timestamp {
+            assert!(!self.1.load(SeqCst), "planted");
+            self.0.now()
+        }
+    }
+    let clock = Arc::new(Fails(ManualClock::new(), AtomicBool::new(false)));
+    let rules = leasehold::Ejection::default();
+    let fleet = filled(Scheduler::builder().clock(Arc::clone(&clock)).ejection(rules).build().unwrap(), 1);
+    let response = block_on(LeaseLayer::new(&fleet).layer(service_fn(echo)).oneshot(1)).unwrap();
+    clock.1.store(true, SeqCst);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _held = response;
+        panic!("on");
+    }));
+    assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"on"));
+    clock.1.store(false, SeqCst);
+    assert_eq!(fleet.stats().in_flight, 0);
+}
+
 /// Counts those who work at the same time.
 struct Working(Arc<AtomicUsize>);
 
@@ -499,7 +544,10 @@ fn a_lease_that_is_taken_back_before_the_call_is_asked_for_anew() {
     assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
     clock.advance(Duration::from_secs(1));
     let other = fleet.acquire_owned().unwrap();
-    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_pending(), "it is somebody else's");
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_ready(), "it has said so");
+    let error = block_on(service.call(1)).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(ReleaseError::Revoked { .. })), "it is somebody else's");
+    assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_pending());
     drop(other);
     assert!(Service::<u32>::poll_ready(&mut service, &mut context()).is_ready());
     drop(block_on(service.call(1)).unwrap());

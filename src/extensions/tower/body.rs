@@ -52,6 +52,23 @@ impl<R: Resource> BodyLease<R> {
             lease.overrule(outcome);
         }
     }
+
+    /// Runs the body's code. A panic of it goes on; the body was not given up, it went wrong.
+    fn failing<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let panicked = Panicked(self);
+        let done = run();
+        std::mem::forget(panicked);
+        done
+    }
+}
+
+/// Fails the lease if it is dropped in the midst of a panic of the body.
+struct Panicked<'a, R: Resource>(&'a mut BodyLease<R>);
+
+impl<R: Resource> Drop for Panicked<'_, R> {
+    fn drop(&mut self) {
+        self.0.overrule(Outcome::Failed);
+    }
 }
 
 impl<R: Resource> Drop for BodyLease<R> {
@@ -63,7 +80,7 @@ impl<R: Resource> Drop for BodyLease<R> {
 impl<B: Body, R: Resource> HeldBody<B, R> {
     fn new(body: B, lease: LeaseRef<R>) -> Self {
         let mut lease = BodyLease(Some(lease));
-        if body.is_end_stream() {
+        if lease.failing(|| body.is_end_stream()) {
             lease.end();
         }
         HeldBody { body, lease }
@@ -79,12 +96,17 @@ impl<B: Body, R: Resource> Body for HeldBody<B, R> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
-        let frame = ready!(this.body.as_mut().poll_frame(context));
+        let (frame, is_last) = ready!(this.lease.failing(|| {
+            let polled = this.body.as_mut().poll_frame(context);
+            polled.map(|frame| {
+                let is_last = frame.is_none() || this.body.is_end_stream();
+                (frame, is_last)
+            })
+        }));
         match &frame {
-            None => this.lease.end(),
             Some(Err(_)) => this.lease.overrule(Outcome::Failed),
-            Some(Ok(_)) if this.body.is_end_stream() => this.lease.end(),
-            Some(Ok(_)) => {}
+            _ if is_last => this.lease.end(),
+            _ => {}
         }
         Poll::Ready(frame)
     }

@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     Outcome, OwnedLease, Resource,
+    node::quietly,
     sync::{Arc, Mutex},
 };
 
@@ -55,7 +56,8 @@ impl<R: Resource> Drop for Shared<R> {
     fn drop(&mut self) {
         let outcome = self.outcome().take();
         if let (Some(lease), Some(outcome)) = (self.lease.take(), outcome) {
-            lease.finish(outcome);
+            // The clock may fail, in a drop that may be part of a panic: then it is returned without an outcome.
+            let _ = quietly(|| lease.finish(outcome));
         }
     }
 }

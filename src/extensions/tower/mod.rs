@@ -37,8 +37,8 @@
 //! [`WaitError`](crate::WaitError) in the box. That answer is kept until the call, as a lease would be; the next one waits anew. What the
 //! inner service had reserved for the call, a permit of a concurrency limit, say, ends with it: the inner service is replaced by a clone of
 //! itself, which is why it must be one that can be cloned (tower's `Buffer` makes one of any). A lease that is
-//! [taken back](crate::Overdue::Revoke) before the call is asked for anew by the next `poll_ready`; if there is none, the call fails in the
-//! same way, with [`ReleaseError::Revoked`](crate::ReleaseError::Revoked) in the box. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
+//! [taken back](crate::Overdue::Revoke) before the call is asked for anew by the next `poll_ready`, which does not wait, for it has said that it is ready; if
+//! there is none, the call fails in the same way, with [`ReleaseError::Revoked`](crate::ReleaseError::Revoked) in the box. Only [`WaitError::Closed`](crate::WaitError::Closed), and an error of the inner
 //! service, is an error of `poll_ready`; what was acquired or waited for is given back then.
 //!
 //! # The life of a response
@@ -55,7 +55,8 @@
 //! # Outcomes
 //!
 //! [`Classify`] says what a response or error means for the resource; [`ByResult`], the default, finds fault with errors only. It is
-//! told when the lease ends. A panic of the inner service is [`Outcome::Failed`](crate::Outcome::Failed). A future that is dropped is [`Outcome::Cancelled`](crate::Outcome::Cancelled); so is a body that is dropped
+//! told when the lease ends. A panic of the inner service or of the body is [`Outcome::Failed`](crate::Outcome::Failed); one of the scheduler's clock, when
+//! the lease ends, is no outcome at all. A future that is dropped is [`Outcome::Cancelled`](crate::Outcome::Cancelled); so is a body that is dropped
 //! before its end, and a body that fails is [`Outcome::Failed`](crate::Outcome::Failed), if all was well until then.
 
 #[cfg(feature = "http-body")]

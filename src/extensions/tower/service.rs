@@ -51,8 +51,15 @@ impl<T, R: Resource, H, C> LeaseService<T, R, H, C> {
     fn poll_lease(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WaitError>> {
         loop {
             self.state = match &mut self.state {
-                // It was kept for too long: what it was for may be lent to somebody else by now.
-                State::Ready(lease) if lease.is_revoked() => State::Idle,
+                // It was kept for too long: what it was for may be lent to somebody else by now. What has said that it is ready stays ready, so another one is
+                // taken only if it is there; if none is, the call fails.
+                State::Ready(lease) if lease.is_revoked() => {
+                    match Pin::new(&mut self.source.request()).poll(context) {
+                        Poll::Ready(Ok(lease)) => State::Ready(lease),
+                        Poll::Ready(Err(WaitError::Closed)) => return Poll::Ready(Err(WaitError::Closed)),
+                        Poll::Ready(Err(_)) | Poll::Pending => return Poll::Ready(Ok(())),
+                    }
+                }
                 State::Ready(_) | State::Refused(_) => return Poll::Ready(Ok(())),
                 State::Idle => State::Waiting(self.source.request()),
                 State::Waiting(wait) => {

@@ -300,35 +300,43 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
         };
         // Before the mutex is taken: user code, and an allocation.
         let mut waiter = Arc::new(Waiter::new(want, deadline, now, waker.cloned()));
-        let (looks, untold) = {
+        let (overdue, let_in, untold) = {
             let mut queue = core.waiters.queue();
             if queue.is_closed {
                 return Begun::Ended(Err(WaitError::Closed));
             }
-            let refusal = core.waiters.rules.refuse(&mut queue, &newcomer);
-            if let Some(refusal) = refusal {
-                drop(queue);
-                return Begun::Ended(self.turn_away(refusal, has_tried));
-            }
-            if newcomer.takes_any && queue.is_open_empty() {
-                queue.pace.start(now);
-            }
-            Arc::get_mut(&mut waiter).expect("nobody else has it yet").order = queue.arrive(self.class);
-            (queue.insert(&waiter), queue.forget_lost_calls(now))
+            // Nobody is kept out by those whose time is over, though no timer has called for them.
+            let is_full = queue.waiting() >= core.waiters.rules.max;
+            let overdue = if is_full { queue.leave_overdue(now) } else { Vec::new() };
+            let let_in = match core.waiters.rules.refuse(&mut queue, &newcomer) {
+                Some(refusal) => Err(refusal),
+                None => {
+                    if newcomer.takes_any && queue.is_open_empty() {
+                        queue.pace.start(now);
+                    }
+                    Arc::get_mut(&mut waiter).expect("nobody else has it yet").order =
+                        queue.arrive(self.class);
+                    Ok(queue.insert(&waiter))
+                }
+            };
+            (overdue, let_in, queue.forget_lost_calls(now))
         };
-        // At once: from here on, whatever happens, somebody has to take it out again.
-        self.state = State::Waiting(Proven::new(waiter));
-        core.waiters.counts.began();
-        core.tell(EventKind::WaitStarted, self.named());
+        if let_in.is_ok() {
+            // At once: from here on, whatever happens, somebody has to take it out again.
+            self.state = State::Waiting(Proven::new(waiter));
+            core.waiters.counts.began();
+            core.tell(EventKind::WaitStarted, self.named());
+        }
+        self.core.fail_overdue(overdue, now);
+        // Before anybody's filter, which may take its time. And it is as a rule the earliest moment, which makes a second call needless.
+        self.core.ask_anew(untold);
+        let looks = match let_in {
+            Ok(looks) => looks,
+            Err(refusal) => return Begun::Ended(self.turn_away(refusal, has_tried)),
+        };
         if looks {
             let waiter = Arc::clone(self.waiter());
             self.look_for(&waiter);
-        }
-        // First what others wait for: it is as a rule the earlier one, which makes a second call needless.
-        if let Some(untold) = untold.map(|deadline| deadline.min(self.core.next_due()))
-            && untold != NEVER
-        {
-            self.core.alarm(untold);
         }
         self.core.tell_time(self.waiter());
         if looks { Begun::HasLooked } else { Begun::Waits }

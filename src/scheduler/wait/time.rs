@@ -12,8 +12,8 @@
 //!
 //! A timer is asked for a moment only if it will not call before that anyway: it has at most as many calls open as moments that were
 //! each earlier than all before. After each call the next moment is asked for, while anybody waits, for a resource or for a drain. A call
-//! that is not made would be waited for for ever: whoever registers forgets those that are a second late, and asks for what is next instead of
-//! those and of those that were dropped.
+//! that is not made would be waited for for ever: whoever registers, is refused, or polls a drain, forgets those that are a second late, and asks for what
+//! is next instead of those and of those that were dropped.
 //!
 //! Nobody oversleeps:
 //!
@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-use super::{error::WaitError, waiter::Waiter};
+use super::{error::WaitError, queue::Left, waiter::Waiter};
 use crate::{
     node::{Hold, Node, Standing, quietly},
     resource::Resource,
@@ -58,8 +58,8 @@ pub trait Timer: Send + Sync {
     ///
     /// It is asked for a moment only if it will not call before that anyway. So it has at most as many calls open as there were moments each
     /// earlier than all before: one, as a rule, but as many as there are requests if each that comes has an earlier deadline than the last.
-    /// A call that is a second late, or was dropped without having been run, counts as lost: whoever begins to wait then asks anew. Nobody
-    /// else does: if those who wait already are the last to come, their moments go by.
+    /// A call that is a second late, or was dropped without having been run, counts as lost: whoever begins to wait then asks anew, for a resource, even if
+    /// the queue is full, or as a task for a drain. Nobody else does: if those who wait already are the last to come, their moments go by.
     ///
     /// Should not panic: nobody hears of it, and the call counts as lost.
     fn call_after(&self, after: Duration, call: Box<dyn FnOnce() + Send>);
@@ -175,9 +175,32 @@ impl<R: Resource> Core<R> {
     /// A task waits for a drain: a timer, or the timekeeper, learns when leases are to be taken back.
     pub fn tell_drain(&self) {
         let due = self.next_reap();
-        if due != NEVER {
-            self.alarm(due);
+        if due == NEVER {
+            return;
         }
+        if self.waiters.timer.is_some()
+            && let Some(now) = quietly(|| self.now())
+        {
+            let untold = self.waiters.queue().forget_lost_calls(now);
+            self.ask_anew(untold);
+        }
+        self.alarm(due);
+    }
+
+    /// Calls of the timer were lost: it is asked for what they were to be for, the first of those deadlines or what is due before.
+    pub fn ask_anew(&self, untold: Option<u64>) {
+        if let Some(untold) = untold.map(|deadline| deadline.min(self.next_due()))
+            && untold != NEVER
+        {
+            self.alarm(untold);
+        }
+    }
+
+    /// Ends the waits of those who have left the queue because their deadline has come.
+    pub fn fail_overdue(&self, overdue: Vec<Left<R>>, now: u64) {
+        self.fail_all(overdue, |waiter| WaitError::TimedOut {
+            waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
+        });
     }
 
     /// Does what is due for somebody who would wait on, or give up, in spite of it. Answers whether there was anything.
@@ -226,9 +249,7 @@ impl<R: Resource> Core<R> {
         let holders = self.tick_holders(now);
         if !self.waiters.gate().is_free() {
             let overdue = self.waiters.queue().leave_overdue(now);
-            self.fail_all(overdue, |waiter| WaitError::TimedOut {
-                waited: Duration::from_nanos(now.saturating_sub(waiter.since)),
-            });
+            self.fail_overdue(overdue, now);
         }
         holders.min(self.next_due()).min(self.waiters.queue().deadline())
     }

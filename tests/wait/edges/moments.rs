@@ -103,7 +103,7 @@ fn a_timer_that_forgets_a_call_is_asked_again() {
 /// A timer that has dropped a call is asked for what others wait for already, by whoever comes next, whatever that one wants.
 #[test]
 fn a_call_that_is_dropped_is_asked_for_again_for_those_who_wait_already() {
-    for as_thread in [false, true] {
+    for newcomer in ["a task", "a thread", "a task for what cools", "a task with a filter"] {
         let timer = Arc::new(HandTimer::default());
         let with = Arc::clone(&timer);
         let (fleet, clock) = fleet(|builder| builder.timer(with), 2);
@@ -117,12 +117,25 @@ fn a_call_that_is_dropped_is_asked_for_again_for_those_who_wait_already() {
         assert!(poll_with(&mut second, &waker).is_pending());
         assert_eq!(timer.calls(), 1);
         timer.0.lock().unwrap().clear();
-        if as_thread {
-            assert!(fleet.request().key(&0).timeout(Duration::ZERO).wait().is_err(), "it is lent");
-        } else {
-            drop(waiting(fleet.acquire_key_async(&0)));
+        match newcomer {
+            "a task" => drop(waiting(fleet.acquire_key_async(&0))),
+            "a thread" => {
+                assert!(fleet.request().key(&0).timeout(Duration::ZERO).wait().is_err(), "it is lent");
+            }
+            "a task for what cools" => drop(waiting(fleet.acquire_key_async(&1))),
+            _ => {
+                // It may take its time, in which nobody oversleeps.
+                let (timer, asked) = (Arc::clone(&timer), Arc::new(AtomicUsize::new(0)));
+                let here = Arc::clone(&asked);
+                let filter = move |_: &_| {
+                    here.store(timer.calls(), SeqCst);
+                    false
+                };
+                drop(waiting(fleet.request().matching(filter).into_future()));
+                assert_eq!(asked.load(SeqCst), 1, "before the filter was asked");
+            }
         }
-        assert_eq!(timer.calls(), 1, "by a thread: {as_thread}");
+        assert_eq!(timer.calls(), 1, "by {newcomer}");
         clock.advance(SECOND);
         assert!(timer.call());
         assert_eq!(bell.0.load(SeqCst), 1);
@@ -134,6 +147,53 @@ fn a_call_that_is_dropped_is_asked_for_again_for_those_who_wait_already() {
         assert!(done(&mut second).is_ok());
         drop(lease);
     }
+}
+
+/// As above, by whoever begins to wait for a drain.
+#[test]
+fn a_call_that_was_lost_is_asked_for_again_by_a_drain() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) =
+        fleet(|builder| builder.timer(with).max_hold(10 * SECOND).overdue(Overdue::Revoke), 1);
+    let _lease = fleet.acquire().unwrap();
+    let first = waiting(fleet.request().timeout(SECOND).into_future());
+    std::mem::forget(timer.0.lock().unwrap().pop_front());
+    drop(first);
+    clock.advance(5 * SECOND);
+    let bell = Arc::new(Bell::default());
+    let mut drain = fleet.drain_async(&0).unwrap();
+    assert!(poll_with(&mut drain, &Waker::from(Arc::clone(&bell))).is_pending());
+    assert!(timer.is_asked_for(5 * SECOND), "the lease is overdue then");
+    clock.advance(5 * SECOND);
+    while timer.call() {}
+    assert_eq!(bell.0.load(SeqCst), 1);
+    assert!(done(&mut drain).is_drained());
+}
+
+/// A full queue keeps nobody out for the sake of those whose time is over, and who is refused asks for those whose time is not.
+#[test]
+fn a_call_that_was_lost_fills_no_queue() {
+    let timer = Arc::new(HandTimer::default());
+    let with = Arc::clone(&timer);
+    let (fleet, clock) = fleet(|builder| builder.timer(with).max_waiters(2), 1);
+    let _lease = fleet.acquire().unwrap();
+    let mut first = waiting(fleet.request().timeout(SECOND).into_future());
+    let mut second = waiting(fleet.request().timeout(10 * SECOND).into_future());
+    timer.0.lock().unwrap().clear();
+    assert!(matches!(done(&mut fleet.acquire_async()), Err(WaitError::QueueFull { .. })));
+    assert!(timer.is_asked_for(SECOND), "for the first of those who wait");
+    timer.0.lock().unwrap().clear();
+    clock.advance(SECOND);
+    let third = waiting(fleet.acquire_async());
+    assert!(timer.is_asked_for(9 * SECOND), "for the second");
+    assert!(matches!(done(&mut first), Err(WaitError::TimedOut { waited }) if waited == SECOND));
+    drop(third);
+    clock.advance(9 * SECOND);
+    while timer.call() {}
+    assert!(matches!(done(&mut second), Err(WaitError::TimedOut { .. })));
+    let waits = fleet.stats().waits;
+    assert_eq!((waits.waited, waits.refused, waits.timed_out, waits.cancelled), (3, 1, 2, 1));
 }
 
 /// Nobody hears of a timer's panic. The call counts as lost.
