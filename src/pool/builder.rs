@@ -204,8 +204,8 @@ impl<T: Send + 'static, M: Metrics> Builder<T, M> {
     /// Sets the clock, which is read if times are taken, when a worker lies down, and by the keeper; how long jobs take, on which the size of batches
     /// depends, is measured by the machine's own. The limits of
     /// [`shutdown`](Pool::shutdown) and [`submit_timeout`](Pool::submit_timeout) are of its time too: by a clock that stands still they never
-    /// come. If it panics, so does the submission or the shutdown that has asked it, and a job that was being submitted is dropped; in the threads of
-    /// the pool that stops.
+    /// come. Threads sleep by the machine's, for as long as this one says is left: one that is set forward meanwhile is seen when they wake. If it panics, so does the submission or the shutdown that has asked it, and a job that was being submitted is dropped; the threads of
+    /// the pool go on without the moment.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
