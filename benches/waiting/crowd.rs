@@ -74,6 +74,13 @@ pub fn run(report: &mut Report) {
     println!();
     let tail = median(runs.iter().map(|run| millis(run[STRICT].p99) / millis(run[STRICT].p50)));
     report.bar("crowd: p99 to p50", tail, 1.15);
+    // How much of a difference is none: the same pool, one turn after the other.
+    let mut itself: Vec<f64> = runs
+        .windows(2)
+        .map(|turns| millis(turns[1][DEADPOOL].total) / millis(turns[0][DEADPOOL].total))
+        .collect();
+    itself.sort_by(f64::total_cmp);
+    println!("deadpool's total to its own, turn by turn: {:.3} to {:.3}", itself[0], itself[itself.len() - 1]);
     let total = median(runs.iter().map(|run| millis(run[STRICT].total) / millis(run[DEADPOOL].total)));
     report.bar("crowd: total time to deadpool's", total, 1.0);
 }
