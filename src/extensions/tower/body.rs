@@ -99,7 +99,11 @@ impl<B: Body, R: Resource> Body for HeldBody<B, R> {
         let (frame, is_last) = ready!(this.lease.failing(|| {
             let polled = this.body.as_mut().poll_frame(context);
             polled.map(|frame| {
-                let is_last = frame.is_none() || this.body.is_end_stream();
+                let is_last = match &frame {
+                    None => true,
+                    Some(Ok(_)) => this.body.is_end_stream(),
+                    Some(Err(_)) => false,
+                };
                 (frame, is_last)
             })
         }));
