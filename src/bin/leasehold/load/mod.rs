@@ -20,7 +20,7 @@ pub mod draws;
 mod drive;
 mod followed;
 mod monitor;
-mod outcome;
+pub mod outcome;
 pub mod pace;
 #[cfg(feature = "peers")]
 mod peers;
