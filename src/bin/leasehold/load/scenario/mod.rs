@@ -336,6 +336,11 @@ impl Scenario {
                 self.duration, self.close_at
             ));
         }
+        if self.soak && !self.close_at.0.is_zero() {
+            return Err("close-at: not with `soak`: once the scheduler is closed nothing is replaced or removed, and a thread that retires \
+                        nothing more keeps what it has gathered, so that what waits to be freed would tell nothing"
+                .into());
+        }
         if self.burst == Shape::Trace && self.pace == Loop::Closed {
             return Err("burst: \"trace\" needs loop = \"open\": its requests have moments".into());
         }
@@ -420,6 +425,12 @@ mod tests {
     fn error(changes: &[&str]) -> String {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
         Scenario::parse("s", "", &[], &changes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_soak_is_not_closed_in_the_middle() {
+        let changes = ["soak=true", "close-at=2s"];
+        assert!(error(&changes).contains("close-at: not with `soak`"), "{}", error(&changes));
     }
 
     #[test]
