@@ -1,4 +1,3 @@
-// COORDINATION: read COORDINATION.txt in the root of this worktree first; then delete this line.
 //! What a long run is watched for: memory that grows, and memory that is not freed.
 //!
 //! Two readers stay, each for a while that overlaps the other's:
@@ -19,7 +18,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -28,6 +27,7 @@ use std::{
 
 use leasehold::{Backoff, Builder, Cooldown, Event, Overdue, Overflow, Peek, Scheduler};
 use serde::{Deserialize, Serialize};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use super::{
     asset::{Asset, Census},
@@ -339,13 +339,14 @@ pub fn conclude(
     garbage: Garbage,
     scenario: &Scenario,
     state: &State,
+    runtime: &Runtime,
     checks: &mut Vec<Check>,
     interrupted: bool,
 ) -> Soak {
     let worked = |name: &str, count: u64, what: &str| {
         Check::that(name, interrupted || count > 0, format!("{count} {what}"))
     };
-    leasehold::collect_garbage();
+    collect_everywhere(runtime);
     let members = state.subject.fleet().map_or(0, |fleet| (fleet.len)());
     let mut soak = garbage.finish(state.watch.stays(), waiting(&state.census, members));
     checks.extend(memory(&soak, state.length));
@@ -387,6 +388,26 @@ pub fn conclude(
     checks.push(Check::that("freed", soak.left_over <= gathered, found));
     checks.push(freeing_goes_on(&soak, state.length, interrupted));
     soak
+}
+
+/// Whoever has retired something frees it himself, or leaves it behind when he ends, which the runtime's threads have not: while a reader stayed they have
+/// gathered whatever died with a lease that came back to them.
+fn collect_everywhere(runtime: &Runtime) {
+    let threads = runtime.metrics().num_workers();
+    // As many as there are threads, each of which stays with one.
+    let all = Arc::new(Barrier::new(threads));
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for _ in 0..threads {
+            let all = Arc::clone(&all);
+            tasks.spawn(async move {
+                all.wait();
+                leasehold::collect_garbage();
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+    });
+    leasehold::collect_garbage();
 }
 
 /// From this length on the older reader has gone while the newer one stayed: until then what waits may have had no occasion to come down.
