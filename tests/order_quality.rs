@@ -64,4 +64,15 @@ fn the_document_has_the_verdict_of_its_numbers() {
     let whole = include_str!("../docs/order-quality.md");
     let row = whole.lines().find(|line| line.starts_with("| d = 4 |")).expect("the row of four shards");
     assert_eq!(row.contains("`strict` has the exact order in less time"), dominated, "{row}");
+    // And its times are those of the table.
+    let time = |name: &str, fleet: usize| table.iter().filter(|row| row[2] == name).nth(fleet).unwrap()[10];
+    let [hundred, ten_thousand, million] =
+        [0, 1, 2].map(|fleet| [time("best-of:4", fleet), time("strict", fleet)]);
+    for told in [
+        format!("{} ns instead of `strict`'s {} with a hundred resources", hundred[0], hundred[1]),
+        format!("{} instead of {} with ten thousand", ten_thousand[0], ten_thousand[1]),
+        format!("{} instead of {} with a million", million[0], million[1]),
+    ] {
+        assert!(row.contains(&told), "expected {told:?}: {row}");
+    }
 }

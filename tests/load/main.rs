@@ -20,10 +20,6 @@ fn ready_scenarios_balance() {
         if scenario == "ten-thousand" {
             arguments.extend(["--workers", "1000"]);
         }
-        if scenario == "soak" {
-            // Its memory is measured over minutes, not here.
-            arguments.extend(["--set", "soak=false"]);
-        }
         let result = json(&arguments);
         assert_eq!((&result["source"], &result["interrupted"]), (&scenario.into(), &false.into()));
     }

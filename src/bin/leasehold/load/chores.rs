@@ -33,6 +33,9 @@ pub struct Done {
     /// Times that several were wanted and not to be had: each may have taken some and returned them.
     #[serde(default)]
     pub in_vain: u64,
+    /// Times that a lease was to be neglected and none was to be had.
+    #[serde(default)]
+    pub none_to_neglect: u64,
 }
 
 impl Done {
@@ -46,6 +49,7 @@ impl Done {
         self.leases += other.leases;
         self.neglected += other.neglected;
         self.in_vain += other.in_vain;
+        self.none_to_neglect += other.none_to_neglect;
     }
 }
 
@@ -197,7 +201,10 @@ impl<'a> Chores<'a> {
     fn neglect(&mut self, scheduler: &'a Scheduler<Asset>) {
         let Round { clock, referee, .. } = self.round;
         let asked = clock.now();
-        let Ok(mut lease) = scheduler.acquire() else { return };
+        let Ok(mut lease) = scheduler.acquire() else {
+            self.done.none_to_neglect += 1;
+            return;
+        };
         let (index, now) = (*lease.key(), clock.now());
         // From here on it may be lent to somebody else at any moment.
         referee.returns(referee.granted(index, asked, now), now);
@@ -218,7 +225,9 @@ impl<'a> Chores<'a> {
 
     /// Two to four, all or none, until the next time.
     fn borrow_several(&mut self, scheduler: &'a Scheduler<Asset>) {
-        let times = self.done.several + self.done.neglected;
+        // Also those in vain: of a fleet that is always full no turn would ever come otherwise.
+        let Done { several, neglected, in_vain, none_to_neglect, .. } = self.done;
+        let times = several + neglected + in_vain + none_to_neglect;
         if self.round.scenario.soak && times % NEGLECTED == NEGLECTED - 1 {
             return self.neglect(scheduler);
         }

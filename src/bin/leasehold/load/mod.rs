@@ -20,7 +20,7 @@ pub mod draws;
 mod drive;
 mod followed;
 mod monitor;
-mod outcome;
+pub mod outcome;
 pub mod pace;
 #[cfg(feature = "peers")]
 mod peers;
@@ -354,7 +354,7 @@ fn conclude(setting: &Setting, mut state: State) -> Run {
     let soak = state
         .garbage
         .take()
-        .map(|garbage| soak::conclude(garbage, scenario, &state, &mut checks, interrupted));
+        .map(|garbage| soak::conclude(garbage, scenario, &state, &setting.runtime, &mut checks, interrupted));
     let (broken, breaches) = state.referee.verdict();
     let driver = drive::driver(scenario, &state);
     let seconds = state.length.as_secs_f64();

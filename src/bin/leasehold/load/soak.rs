@@ -18,15 +18,16 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
 };
 
-use leasehold::{Backoff, Builder, Cooldown, Event, Overdue, Overflow, Scheduler};
+use leasehold::{Backoff, Builder, Cooldown, Event, Overdue, Overflow, Peek, Scheduler};
 use serde::{Deserialize, Serialize};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use super::{
     asset::{Asset, Census},
@@ -189,15 +190,11 @@ impl Watch {
         };
         pause(round, until(Duration::ZERO));
         while !round.stop.is_set() {
-            // SeqCst, here and below: whoever sees that it stays sees what had been retired when it came, and not less.
-            let before = round.retired.load(Ordering::SeqCst);
-            let seen = scheduler.peek();
+            let Some((before, seen)) = look_at_one(round, scheduler) else { return };
             // SeqCst, and so in `now`: one order of both readers' comings and goings, or a look could miss the older one.
             self.since[place].store(before, Ordering::SeqCst);
             let number = self.times.fetch_add(1, Ordering::Relaxed) + 1;
-            if seen.is_some() {
-                self.reading[place].store(number, Ordering::SeqCst);
-            }
+            self.reading[place].store(number, Ordering::SeqCst);
             pause(round, until(2 * LATER));
             self.reading[place].store(0, Ordering::SeqCst);
             drop(seen);
@@ -222,6 +219,21 @@ impl Watch {
     pub fn stays(&self) -> u64 {
         self.times.load(Ordering::Relaxed)
     }
+}
+
+/// What a reader holds, and how many values had been retired before it came: one that is there, lent or not, held back or not. Of a small
+/// fleet that is busy nobody may be eligible, and who sees nothing holds nothing back. `None`: the round is over.
+fn look_at_one<'a>(round: &Round, scheduler: &'a Scheduler<Asset>) -> Option<(u64, Peek<'a, Asset>)> {
+    while !round.stop.is_set() {
+        // SeqCst, here and where it is told that the reader stays: whoever sees that sees what had been retired when it came, and not less.
+        let before = round.retired.load(Ordering::SeqCst);
+        let mut there = (0..round.referee.lineages()).filter_map(|lineage| round.referee.current(lineage));
+        if let Some(seen) = there.find_map(|index| scheduler.get(&index)) {
+            return Some((before, seen));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    None
 }
 
 /// Until then, or the end of the round.
@@ -327,13 +339,14 @@ pub fn conclude(
     garbage: Garbage,
     scenario: &Scenario,
     state: &State,
+    runtime: &Runtime,
     checks: &mut Vec<Check>,
     interrupted: bool,
 ) -> Soak {
     let worked = |name: &str, count: u64, what: &str| {
         Check::that(name, interrupted || count > 0, format!("{count} {what}"))
     };
-    leasehold::collect_garbage();
+    collect_everywhere(runtime);
     let members = state.subject.fleet().map_or(0, |fleet| (fleet.len)());
     let mut soak = garbage.finish(state.watch.stays(), waiting(&state.census, members));
     checks.extend(memory(&soak, state.length));
@@ -373,10 +386,41 @@ pub fn conclude(
     checks.push(freed_behind(&soak, state.length, interrupted));
     let found = format!("{} wait at the end, at most {gathered} may", soak.left_over);
     checks.push(Check::that("freed", soak.left_over <= gathered, found));
-    let found = format!("came down {} times", soak.times_freed);
-    let goes_on = interrupted || soak.retired == 0 || soak.times_freed > 0;
-    checks.push(Check::that("freeing goes on", goes_on, found));
+    checks.push(freeing_goes_on(&soak, state.length, interrupted));
     soak
+}
+
+/// Whoever has retired something frees it himself, or leaves it behind when he ends, which the runtime's threads have not: while a reader stayed they have
+/// gathered whatever died with a lease that came back to them.
+fn collect_everywhere(runtime: &Runtime) {
+    let threads = runtime.metrics().num_workers();
+    // As many as there are threads, each of which stays with one.
+    let all = Arc::new(Barrier::new(threads));
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for _ in 0..threads {
+            let all = Arc::clone(&all);
+            tasks.spawn(async move {
+                all.wait();
+                leasehold::collect_garbage();
+            });
+        }
+        while tasks.join_next().await.is_some() {}
+    });
+    leasehold::collect_garbage();
+}
+
+/// From this length on the older reader has gone while the newer one stayed: until then what waits may have had no occasion to come down.
+const JUDGED_FROM: Duration = Duration::from_secs(3 * LATER.as_secs());
+
+fn freeing_goes_on(soak: &Soak, length: Duration, interrupted: bool) -> Check {
+    let is_judged = length >= JUDGED_FROM;
+    let holds = interrupted || !is_judged || soak.retired == 0 || soak.times_freed > 0;
+    let found = match is_judged {
+        true => format!("came down {} times", soak.times_freed),
+        false => format!("not judged in less than {} s", JUDGED_FROM.as_secs()),
+    };
+    Check::that("freeing goes on", holds, found)
 }
 
 /// The older reader goes, and what predates the newer one is freed while that one stays: most of it, but for what is still with the threads that
@@ -385,7 +429,7 @@ fn freed_behind(soak: &Soak, length: Duration, interrupted: bool) -> Check {
     const PART: u64 = 4;
     let Soak { overlaps, freed_while_it_stayed: freed, kept_by_the_older: kept, .. } = *soak;
     let goes_on = overlaps > 0 && freed > 0 && freed >= kept / PART;
-    let holds = interrupted || soak.retired < SOME || goes_on || length < 3 * LATER;
+    let holds = interrupted || soak.retired < SOME || goes_on || length < JUDGED_FROM;
     let found = format!(
         "{freed} freed while a reader stayed, of {kept} that an older one had kept, {overlaps} times; a {PART}th must be"
     );
@@ -442,20 +486,25 @@ fn memory(soak: &Soak, length: Duration) -> Option<Check> {
     }
 }
 
-/// Whatever the scenario asks to be done to the fleet has been done, unless there was no time for that.
+/// Whatever the scenario asks to be done to the fleet has been done, unless there was no time for that. Whoever finds all of it lent has tried to
+/// borrow several, and that is no fault.
 fn done(scenario: &Scenario, state: &State) -> Check {
-    let Done { updates, removals, insertions, exclusions, drains, several, neglected, .. } = state.chores;
+    idle(scenario, &state.chores, state.length)
+}
+
+fn idle(scenario: &Scenario, chores: &Done, length: Duration) -> Check {
+    let Done { updates, removals, insertions, exclusions, drains, several, neglected, .. } = *chores;
     let idle: Vec<&str> = [
         ("updates", scenario.updates, updates),
         ("removals", scenario.churn, removals.min(insertions)),
         ("exclusions", scenario.exclusions, exclusions),
         ("drains", scenario.drains, drains),
-        ("several", scenario.several, several),
-        ("neglected leases", scenario.several / NEGLECTED as f64, neglected),
+        ("several", scenario.several, several + chores.in_vain),
+        ("neglected leases", scenario.several / NEGLECTED as f64, neglected + chores.none_to_neglect),
     ]
     .into_iter()
     // Of so many at least one finds its resource there.
-    .filter(|&(_, rate, done)| done == 0 && rate * state.length.as_secs_f64() >= 20.0)
+    .filter(|&(_, rate, done)| done == 0 && rate * length.as_secs_f64() >= 20.0)
     .map(|(what, ..)| what)
     .collect();
     let found = if idle.is_empty() { "all of them done".into() } else { format!("never: {idle:?}") };
@@ -644,6 +693,30 @@ mod tests {
         assert!(found.abs() < 0.001, "{found}");
         // Not measured, which is not the same as none.
         assert_eq!([&grows[..2], &grows[..19], &[]].map(|bytes| growth(bytes, 10)), [None; 3]);
+    }
+
+    /// What is full is not idle: several were wanted all the time, and nothing was to be had.
+    #[test]
+    fn a_full_fleet_is_no_fault() {
+        let scenario = Scenario { several: 50.0, ..Scenario::default() };
+        let holds = |chores| idle(&scenario, &chores, Duration::from_secs(20)).holds;
+        assert!(!holds(Done::default()));
+        assert!(!holds(Done { in_vain: 900, ..Done::default() }), "nobody has tried to neglect one");
+        assert!(holds(Done { in_vain: 900, none_to_neglect: 60, ..Done::default() }));
+        assert!(holds(Done { several: 900, neglected: 60, ..Done::default() }));
+    }
+
+    /// What waits comes down when the older reader goes, and not before: a shorter run is not judged, and says so.
+    #[test]
+    fn freeing_is_judged_when_it_can_be_seen() {
+        let soak = Soak { retired: 1_000, ..Soak::default() };
+        let of = |soak: &Soak, millis| freeing_goes_on(soak, Duration::from_millis(millis), false);
+        for millis in [400, 2_000, 2_999] {
+            let check = of(&soak, millis);
+            assert!(check.holds && check.found == "not judged in less than 3 s", "{check:?}");
+        }
+        assert!(!of(&soak, 3_000).holds);
+        assert!(of(&Soak { times_freed: 1, ..soak }, 3_000).holds);
     }
 
     /// A soak that does not know whether memory grew has not done what it is for.

@@ -3,7 +3,7 @@
 use super::table::count;
 use crate::load::{
     result::{Heat, LoadResult, Point, Processes, Times},
-    scenario::{Driver, Loop},
+    scenario::{Driver, Loop, Scenario},
 };
 
 pub struct Section {
@@ -108,6 +108,19 @@ impl Quantiles {
     }
 }
 
+/// Why nobody outside can tell which of the resources could be had, if that is so: then there is no rank error and no delay.
+fn without_order(scenario: &Scenario) -> Option<&'static str> {
+    match scenario {
+        Scenario { ejection: true, .. } => {
+            Some("whom the scheduler has ejected nobody outside knows, so there is no order to compare with")
+        }
+        Scenario { drains, .. } if *drains > 0.0 => {
+            Some("who is drained just then nobody outside knows, so there is no order to compare with")
+        }
+        _ => None,
+    }
+}
+
 impl Section {
     pub fn of_load(result: LoadResult) -> Self {
         let scenario = &result.scenario;
@@ -122,6 +135,9 @@ impl Section {
         ];
         let mut facts: Vec<(String, String)> =
             facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        if let Some(why) = without_order(scenario) {
+            facts.push(("rank errors".into(), format!("not looked at: {why}")));
+        }
         for subject in &result.subjects {
             // What memory's growth was measured against, and what it was.
             if let Some(soak) = subject.run.as_ref().and_then(|run| run.soak.as_ref()) {
@@ -206,6 +222,21 @@ impl Section {
             settings: Some(settings),
             rows,
             unfit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a chart is missing the page says why.
+    #[test]
+    fn a_page_without_rank_errors_says_why() {
+        let of = |ready: &str| without_order(&Scenario::open(ready, &[]).unwrap());
+        assert_eq!(of("gateway"), None);
+        for ready in ["scraper", "flapping", "soak"] {
+            assert!(of(ready).is_some_and(|why| why.contains("no order to compare with")), "{ready}");
         }
     }
 }

@@ -26,7 +26,8 @@ pub struct Advice {
     pub reason: String,
     pub runner_up: Option<String>,
     pub runner_up_reason: Option<String>,
-    pub fairness_measured: [Played; 2],
+    /// Both kinds; none if the rounds were too short to compare them.
+    pub fairness_measured: Vec<Played>,
 }
 
 /// How many settings go on to real threads, beside one of each kind of strategy that has none among them.
@@ -150,8 +151,8 @@ pub fn choose(simulated: &[Virtual], live: &[Live], played: &[Played]) -> Vec<St
     standings
 }
 
-/// Which rule has put the first one there, and which the second one behind it.
-fn decided(standings: &[Standing]) -> (String, String) {
+/// Which rule has put the first one there, and which the second one behind it. `compared`: where they were.
+fn decided(standings: &[Standing], compared: &str) -> (String, String) {
     let fast = standings.iter().filter(|one| !one.refuses && !one.is_slow()).count();
     let Some((first, rest)) = standings.split_first() else { return Default::default() };
     let Some(second) = rest.first() else { return ("the only one that was played".into(), String::new()) };
@@ -171,11 +172,10 @@ fn decided(standings: &[Standing]) -> (String, String) {
     if second.is_slow() {
         let slow = format!("slower: {:.0} % of the fastest, bare or on the workload", second.pace * 100.0);
         let why = if fast == 1 { "the only one within 10 % of the fastest" } else { "the fastest" };
-        return (format!("{why}, bare and on the workload"), slow);
+        return (format!("{why}, {compared}"), slow);
     }
     if first.rank_error < second.rank_error {
-        let why =
-            format!("the best order of the {fast} within 10 % of the fastest, bare and on the workload");
+        let why = format!("the best order of the {fast} within 10 % of the fastest, {compared}");
         let lost = second.rank_error - first.rank_error;
         return (why, format!("as fast, but {lost:.2} more in rank error"));
     }
@@ -205,24 +205,35 @@ impl Advice {
             let name = result.setting.name();
             let speed =
                 live.iter().find(|live| live.setting == name).map_or(0.0, |live| live.pairs_per_second);
+            let here = match fastest > 0.0 {
+                true => format!(
+                    "{:.2} million acquisitions and returns a second here, {:.0} % of the fastest; ",
+                    speed / 1e6,
+                    speed / fastest * 100.0
+                ),
+                false => String::new(),
+            };
             format!(
-                "{:.2} million acquisitions and returns a second here, {:.0} % of the fastest; simulated: rank error {:.2}, waiting p99 \
-                 {:.1} ms, {} of {} requests lost",
-                speed / 1e6,
-                speed / fastest.max(1.0) * 100.0,
+                "{here}simulated: rank error {:.2}, waiting p99 {:.1} ms, {} of {} requests lost",
                 result.rank_error,
                 result.waiting_p99_ns as f64 / 1e6,
                 result.lost,
                 workload.requests.len(),
             )
         };
-        let (why, why_not) = decided(standings);
+        let compared = match (fastest > 0.0, played.is_empty()) {
+            (true, false) => "bare and on the workload",
+            (true, true) => "bare",
+            (false, false) => "on the workload",
+            (false, true) => "none of them measured",
+        };
+        let (why, why_not) = decided(standings, compared);
         let place = |rank: usize| standings.get(rank).map(|standing: &Standing| standing.at);
         let winner = place(0).unwrap_or(0);
         let runner_up = place(1);
         let setting = &simulated[winner].setting;
-        let measured = kinds(played, &setting.name()).expect("every finalist was played with both");
-        let fairness = fairer(&measured).fairness;
+        let measured = kinds(played, &setting.name());
+        let fairness = measured.as_ref().map_or("Strict", |measured| fairer(measured).fairness);
         Advice {
             setting: setting.name(),
             fairness,
@@ -230,7 +241,7 @@ impl Advice {
             reason: format!("{why}; {}", figures(winner)),
             runner_up: runner_up.map(|at| simulated[at].setting.name()),
             runner_up_reason: runner_up.map(|at| format!("{why_not}; {}", figures(at))),
-            fairness_measured: measured,
+            fairness_measured: measured.map(Vec::from).unwrap_or_default(),
         }
     }
 }
@@ -313,7 +324,9 @@ pub fn render(
             result.lost,
             result.waiting_p99_ns as f64 / 1e6,
             result.rank_error,
-            speed.map_or("-".into(), |live| format!("{:.0}", live.pairs_per_second)),
+            speed
+                .filter(|live| live.pairs_per_second > 0.0)
+                .map_or("-".into(), |live| format!("{:.0}", live.pairs_per_second)),
         );
     }
     text += &format!(
@@ -557,7 +570,7 @@ mod tests {
             let standings = choose(&results, &live(speeds), played);
             assert_eq!(standings.iter().map(|one| one.at).collect::<Vec<_>>(), places);
             // What is told is the rule that has decided, and each of the two has another part in it.
-            let (first, second) = decided(&standings);
+            let (first, second) = decided(&standings, "bare");
             assert!(first.starts_with(why) && second.contains(why_not), "{first}; {second}");
         }
     }
@@ -566,7 +579,7 @@ mod tests {
     fn fewer_shards_decide_where_the_order_is_the_same() {
         let one =
             |at, shards| Standing { at, refused: 0.0, refuses: false, pace: 1.0, rank_error: 0.5, shards };
-        let (first, second) = decided(&[one(0, 4), one(1, 16)]);
+        let (first, second) = decided(&[one(0, 4), one(1, 16)], "bare");
         assert!(first.starts_with("the fewest shards"), "{first}");
         assert_eq!(second, "as fast and as good an order, with 12 shards more");
     }
@@ -626,7 +639,7 @@ mod tests {
             .collect();
         let standings = choose(&results, &live, &played);
         assert_eq!(standings.iter().map(|one| one.at).collect::<Vec<_>>(), [1, 2, 0]);
-        let (first, second) = decided(&standings);
+        let (first, second) = decided(&standings, "bare");
         assert!(first.starts_with("the only one that leaves no more"), "{first}");
         assert_eq!(second, "left 3.0 % of the workload's requests without a lease, 2.5 % more");
     }

@@ -125,7 +125,8 @@ pub fn tune(options: &Tune) -> Result<ExitCode> {
     let finalists = advice::finalists(&simulated, workload.requests.len());
     // Until here Ctrl-C ends the program; from here on it ends what is played.
     let interrupt = Interrupt::listen()?;
-    let Sound { runs: live, broken } = live::measure(&workload, &finalists, options, &interrupt)?;
+    let bare = live::measure(&workload, &finalists, options, &interrupt)?;
+    let Sound { runs: live, broken, too_short: bare_too_short } = bare;
     let sound = |finalist: &Setting| live.iter().any(|live| live.setting == finalist.name());
     let finalists: Vec<Setting> = finalists.into_iter().filter(sound).collect();
     let played = match finalists.is_empty() {
@@ -133,9 +134,22 @@ pub fn tune(options: &Tune) -> Result<ExitCode> {
         false => live::play(&workload, &finalists, options, &interrupt)?,
     };
     let broken: Vec<(String, String)> = broken.into_iter().chain(played.broken).collect();
-    let played = played.runs;
-    let live: Vec<Live> =
-        live.into_iter().filter(|live| played.iter().any(|played| played.setting == live.setting)).collect();
+    let live: Vec<Live> = live
+        .into_iter()
+        .filter(|live| played.runs.iter().any(|played| played.setting == live.setting))
+        .collect();
+    let mut limits = workload.limits();
+    for (short, what) in [(bare_too_short, "bare speed"), (played.too_short, "the workload")] {
+        limits.extend(short.map(|length| {
+            format!(
+                "live: rounds of {} s are too short to judge {what}, for nobody was answered in some; what is simulated decides instead, and a \
+                 greater --milliseconds makes them longer",
+                length.as_secs_f64()
+            )
+        }));
+    }
+    // Either all can be compared or none.
+    let played = if played.too_short.is_some() { Vec::new() } else { played.runs };
     let broken: Vec<String> =
         broken.into_iter().map(|(setting, fault)| format!("{setting}: {fault}")).collect();
     if interrupt.is_raised() {
@@ -149,7 +163,6 @@ pub fn tune(options: &Tune) -> Result<ExitCode> {
     let standings = advice::choose(&simulated, &live, &played);
     let advice =
         (!standings.is_empty()).then(|| Advice::new(&workload, &simulated, &live, &played, &standings));
-    let limits = workload.limits();
     let text = match options.format {
         Format::Table => {
             advice::render(&workload, &simulated, &live, &played, &limits, &broken, advice.as_ref())

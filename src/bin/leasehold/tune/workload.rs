@@ -136,6 +136,10 @@ impl Workload {
                 limits.push(format!("virtual time leaves out {what}"));
             }
         }
+        if !scenario.close_at.0.is_zero() {
+            limits
+                .push("nobody closes the scheduler, in virtual time or live: `close-at` is left out".into());
+        }
         if scenario.resources > MOST {
             limits.push(format!("virtual time has {MOST} resources and their share of the load"));
         }
@@ -386,6 +390,19 @@ mod tests {
             assert_eq!((spec.nanos_per_token, spec.tokens_per_minute), (1_000, None));
         }
         assert!(workload.limits().iter().any(|limit| limit.starts_with("of the fleet's resources")));
+    }
+
+    /// What is left out of the live part too is said.
+    #[test]
+    fn a_close_is_left_out_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mine.toml");
+        let told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let limits = Workload::open(&options(path.to_str().unwrap())).unwrap().limits();
+            limits.iter().any(|limit| limit.contains("`close-at` is left out"))
+        };
+        assert!(told("close-at = \"1s\"") && !told("workers = 3"));
     }
 
     #[test]

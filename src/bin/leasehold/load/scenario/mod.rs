@@ -14,7 +14,7 @@ use std::{
 };
 
 use leasehold::Capacity;
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 pub use self::{
     distribution::{Distribution, LONGEST},
@@ -79,7 +79,7 @@ pub struct Scenario {
     pub burst: Shape,
     pub duration: Span,
     pub rounds: u32,
-    #[serde(deserialize_with = "seed")]
+    #[serde(deserialize_with = "seed", serialize_with = "written_seed")]
     pub seed: u64,
 
     pub resources: u32,
@@ -336,6 +336,11 @@ impl Scenario {
                 self.duration, self.close_at
             ));
         }
+        if self.soak && !self.close_at.0.is_zero() {
+            return Err("close-at: not with `soak`: once the scheduler is closed nothing is replaced or removed, and a thread that retires \
+                        nothing more keeps what it has gathered, so that what waits to be freed would tell nothing"
+                .into());
+        }
         if self.burst == Shape::Trace && self.pace == Loop::Closed {
             return Err("burst: \"trace\" needs loop = \"open\": its requests have moments".into());
         }
@@ -406,6 +411,13 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error
     }
 }
 
+fn written_seed<S: Serializer>(seed: &u64, to: S) -> std::result::Result<S::Ok, S::Error> {
+    match i64::try_from(*seed) {
+        Ok(_) => to.serialize_u64(*seed),
+        Err(_) => to.collect_str(seed),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,6 +425,12 @@ mod tests {
     fn error(changes: &[&str]) -> String {
         let changes: Vec<String> = changes.iter().map(|&change| change.to_owned()).collect();
         Scenario::parse("s", "", &[], &changes).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_soak_is_not_closed_in_the_middle() {
+        let changes = ["soak=true", "close-at=2s"];
+        assert!(error(&changes).contains("close-at: not with `soak`"), "{}", error(&changes));
     }
 
     #[test]
@@ -432,7 +450,12 @@ mod tests {
             // As other processes are told it.
             let told = serde_json::to_string(&scenario).unwrap();
             assert_eq!(serde_json::from_str::<Scenario>(&told).unwrap().seed, seed);
+            // As `--show` prints it.
+            let shown = toml::to_string(&scenario).unwrap();
+            assert_eq!(Scenario::parse("s", &shown, &[], &[]).unwrap(), scenario, "{shown}");
         }
+        let greatest_number = Scenario { seed: i64::MAX as u64, ..Scenario::default() };
+        assert!(toml::to_string(&greatest_number).unwrap().contains("seed = 9223372036854775807\n"));
     }
 
     #[test]
