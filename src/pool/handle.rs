@@ -49,6 +49,8 @@ struct State<T> {
 pub(super) struct Cell<T> {
     state: Mutex<State<T>>,
     ended: Condvar,
+    /// Who awaits it is given the payload. Here and not in the job: each job is moved several times, and few have a handle.
+    pub returns: bool,
 }
 
 impl<T> Cell<T> {
@@ -78,9 +80,9 @@ impl<T> Cell<T> {
     }
 }
 
-pub(super) fn pair<T>() -> (Arc<Cell<T>>, JobHandle<T>) {
+pub(super) fn pair<T>(returns: bool) -> (Arc<Cell<T>>, JobHandle<T>) {
     let state = State { finished: None, waker: None, abandoned: false };
-    let cell = Arc::new(Cell { state: Mutex::new(state), ended: Condvar::new() });
+    let cell = Arc::new(Cell { state: Mutex::new(state), ended: Condvar::new(), returns });
     (Arc::clone(&cell), JobHandle { cell })
 }
 

@@ -151,8 +151,6 @@ struct Body<T> {
     /// When it was accepted, if times are taken.
     since: Timestamp,
     priority: JobPriority,
-    /// Its payload goes to its handle.
-    returns: bool,
 }
 
 impl<T> Body<T> {
@@ -176,7 +174,6 @@ impl<T> Job<T> {
                 handle: None,
                 since: Timestamp::ZERO,
                 priority: JobPriority::NORMAL,
-                returns: true,
             }),
         }
     }
@@ -211,21 +208,18 @@ impl<T> Job<T> {
     ///
     /// A job has one handle: one that was made before is told that the job was dropped.
     pub fn with_handle(self) -> (Self, JobHandle<T>) {
-        let (cell, handle) = handle::pair();
+        self.awaited(true)
+    }
+
+    /// The same, of a job whose payload is dropped when it has ended, before the handle is told, unless the handle `returns` it.
+    pub(super) fn awaited(self, returns: bool) -> (Self, JobHandle<T>) {
+        let (cell, handle) = handle::pair(returns);
         let mut replaced = None;
-        let job = self.with(|body| {
-            replaced = body.handle.replace(cell);
-            body.returns = true;
-        });
+        let job = self.with(|body| replaced = body.handle.replace(cell));
         if let Some(replaced) = replaced {
             replaced.finish(Finished { ending: Ending::Dropped, payload: None });
         }
         (job, handle)
-    }
-
-    /// As it is, but for its payload, which is dropped before the handle is told, and not returned by it.
-    pub(super) fn without_return(self) -> Self {
-        self.with(|body| body.returns = false)
     }
 
     /// How urgent it is.
@@ -335,7 +329,7 @@ impl<T> Body<T> {
         }
         count(ending.kind());
         let (handle, payload) = (self.handle, self.payload);
-        let payload = if handle.is_some() && self.returns {
+        let payload = if handle.as_ref().is_some_and(|cell| cell.returns) {
             Some(payload)
         } else {
             if std::mem::needs_drop::<T>() {

@@ -65,8 +65,8 @@ impl Task {
             *here.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             Ok(())
         })
-        .with_handle();
-        (job.without_return(), TaskHandle { result, handle })
+        .awaited(false);
+        (job, TaskHandle { result, handle })
     }
 
     /// What the closure holds, be it a lease, is let go when the job has ended, before it is counted, though somebody has a [`JobHandle`] that he has not asked yet.
@@ -92,8 +92,8 @@ pub(super) type Slot<R> = Arc<Mutex<Option<R>>>;
 impl Task {
     /// A job whose closure comes later, or never, and the handle of the result that will be in `result`.
     pub(super) fn unset<R>(result: Slot<R>) -> (Job<Task>, TaskHandle<R>) {
-        let (job, handle) = Task { body: None, cleanup: None }.into_job().with_handle();
-        (job.without_return(), TaskHandle { result, handle })
+        let (job, handle) = Task { body: None, cleanup: None }.into_job().awaited(false);
+        (job, TaskHandle { result, handle })
     }
 
     /// Gives a job its closure.

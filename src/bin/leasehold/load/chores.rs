@@ -161,7 +161,7 @@ impl<'a> Chores<'a> {
             return self.refused(format!("resource {index}: update refused, though it is in the fleet"));
         }
         self.done.updates += 1;
-        self.round.referee.updated(index, base);
+        self.round.referee.updated(index, base, self.round.clock.now());
         self.round.retired.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -184,7 +184,7 @@ impl<'a> Chores<'a> {
         let Some(index) = self.draw() else { return };
         if (self.fleet.exclude)(index) {
             self.done.exclusions += 1;
-            self.round.referee.excluded(index, true);
+            self.round.referee.excluded(index, true, self.round.clock.now());
             self.out.push_back((now + AWAY, index));
         }
     }
@@ -215,7 +215,9 @@ impl<'a> Chores<'a> {
         while !lease.is_revoked() && clock.now() < now + REVOKED_WITHIN {
             scheduler.tick();
         }
-        match lease.try_release() {
+        let returned = lease.try_release();
+        referee.is_back(index, clock.now());
+        match returned {
             Err(ReleaseError::Revoked { .. }) => self.done.neglected += 1,
             returned => {
                 referee.breach(format!("resource {index}: overdue, and its return says {returned:?}"))
@@ -253,6 +255,7 @@ impl<'a> Chores<'a> {
         for (lease, grant) in self.held.drain(..) {
             self.round.referee.returns(grant, self.round.clock.now());
             lease.finish(Outcome::Cancelled);
+            self.round.referee.is_back(grant.index, self.round.clock.now());
         }
     }
 
@@ -265,12 +268,12 @@ impl<'a> Chores<'a> {
                 self.refused(format!("resource {next}: insertion refused, though its key is new"));
                 continue;
             }
-            self.round.referee.inserted(next);
+            self.round.referee.inserted(next, self.round.clock.now());
             self.done.insertions += 1;
         }
         while let Some(index) = pop_due(&mut self.out, now) {
             (self.fleet.include)(index);
-            self.round.referee.excluded(index, false);
+            self.round.referee.excluded(index, false, self.round.clock.now());
         }
         while let Some(index) = pop_due(&mut self.drained, now) {
             // It may have been removed meanwhile.

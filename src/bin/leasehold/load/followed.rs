@@ -47,7 +47,7 @@ impl Followed {
         }
     }
 
-    /// A lease on it is about to be returned.
+    /// The return of a lease on it is over.
     pub fn back(&self, index: u32) {
         if self.what.load(Ordering::Relaxed) == u64::from(index) {
             self.worse.store(0, Ordering::Relaxed);
@@ -61,14 +61,20 @@ impl Followed {
         (what != NOTHING && what & BACK != 0).then_some(what as u32)
     }
 
+    /// How many worse ones have been lent by now of the one that is back, if there is one.
+    pub fn so_far(&self) -> u64 {
+        self.waits().map_or(0, |_| self.worse.load(Ordering::Relaxed))
+    }
+
     /// A worse one was lent.
     pub fn passed_over(&self) {
         self.worse.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It was lent to somebody who asked for the best: its delay, unless another thread was first.
-    pub fn lent(&self, index: u32) -> Option<u64> {
-        let worse = self.worse.load(Ordering::Relaxed);
+    /// It was lent to somebody who asked for the best: its delay, unless another thread was first. That is `at_most` what there was when he asked:
+    /// he may have had it ever since, and tell it late.
+    pub fn lent(&self, index: u32, at_most: u64) -> Option<u64> {
+        let worse = self.worse.load(Ordering::Relaxed).min(at_most);
         self.step(u64::from(index) | BACK, NOTHING).then_some(worse)
     }
 
@@ -113,12 +119,17 @@ mod tests {
         followed.back(7);
         assert_eq!(followed.waits(), Some(7));
         (0..3).for_each(|_| followed.passed_over());
-        assert_eq!(followed.lent(6), None);
-        assert_eq!((followed.lent(7), followed.lent(7), followed.waits()), (Some(3), None, None));
+        let asked = followed.so_far();
+        followed.passed_over();
+        assert_eq!(followed.lent(6, asked), None);
+        assert_eq!(
+            (followed.lent(7, asked), followed.lent(7, asked), followed.waits()),
+            (Some(3), None, None)
+        );
         // The next one begins with none.
         followed.begin(5);
         followed.back(5);
-        assert_eq!((followed.lent(5), followed.unfinished()), (Some(0), 0));
+        assert_eq!((followed.lent(5, asked), followed.unfinished()), (Some(0), 0));
     }
 
     #[test]

@@ -143,8 +143,10 @@ impl Jobs {
         {
             referee.breach(format!("resource {}: returned twice, by its guard and by a token", grant.index));
         }
+        let back = clock.now();
+        referee.is_back(grant.index, back);
         if let Outcome::RateLimited { retry_after } = served.outcome {
-            referee.cools(grant.index, served.until, retry_after.as_nanos() as u64, clock.now());
+            referee.cools(grant.index, served.until, retry_after.as_nanos() as u64, back);
         }
         let delay = served.fate.delay.as_nanos() as u64;
         let answered = served.fate.takes >= served.fate.delay && served.until - served.since >= delay;
@@ -166,7 +168,7 @@ fn arrive(caller: &Caller<'_>, asked: &Asked, lease: &mut OwnedLease<Asset>) -> 
     recorder.lent(caller.worker);
     let grant = referee.granted(lease.index, asked.sent, at);
     caller.own().served.fetch_add(1, Ordering::Relaxed);
-    caller.looks(asked, grant, at);
+    caller.looks(asked, grant);
     let by_token = happens(scenario.tokens, &mut caller.draws.of(Purpose::Return, asked.number));
     let token = by_token.then(|| lease.token());
     token.into_iter().for_each(|token| referee.token(token));

@@ -40,6 +40,9 @@ struct Slot {
     /// When its removal had returned; 0 while it is there.
     gone: AtomicU64,
     excluded: AtomicBool,
+    /// Since when it has been no worse than now: until then one who asked may have got another one rightly. And returns that may not be over.
+    better_since: AtomicU64,
+    returning: AtomicU32,
 }
 
 impl Slot {
@@ -55,6 +58,8 @@ impl Slot {
             rests_until: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             excluded: AtomicBool::new(false),
+            better_since: AtomicU64::new(0),
+            returning: AtomicU32::new(0),
         }
     }
 }
@@ -83,6 +88,8 @@ pub struct Grant {
     pub index: u32,
     /// Its rank when it was given.
     rank: u64,
+    /// When it was asked for, and when it was there.
+    asked: u64,
     since: u64,
 }
 
@@ -128,17 +135,25 @@ impl Referee {
             self.breach(format!("resource {index}: lent {} ns after its removal", now - gone));
         }
         slot.leases.fetch_add(1, Ordering::Relaxed);
-        Grant { index, rank: self.asset(index).rank(before), since: now }
+        Grant { index, rank: self.asset(index).rank(before), asked, since: now }
     }
 
-    /// The lease is about to be returned.
+    /// The lease is about to be returned. [`is_back`](Self::is_back) follows.
     pub fn returns(&self, grant: Grant, now: u64) {
         let slot = &self.slots[grant.index as usize];
         slot.held.fetch_add(now.saturating_sub(grant.since), Ordering::Relaxed);
+        slot.returning.fetch_add(1, Ordering::Relaxed);
         if slot.in_flight.fetch_sub(1, Ordering::SeqCst) == 0 {
             self.breach(format!("resource {}: returned more often than lent", grant.index));
         }
-        self.followed.back(grant.index);
+    }
+
+    /// The return of a lease is over by `now`: until here nobody may have been able to have it, and whoever asks from here on can.
+    pub fn is_back(&self, index: u32, now: u64) {
+        let slot = &self.slots[index as usize];
+        slot.better_since.fetch_max(now, Ordering::Relaxed);
+        slot.returning.fetch_sub(1, Ordering::Relaxed);
+        self.followed.back(index);
     }
 
     /// The lease is about to be returned, and the resource rests then, until that moment. Whoever returns it may learn late that it is back
@@ -183,17 +198,18 @@ impl Referee {
     }
 
     /// How many resources that could be had were strictly better than this one when it was given, as far as a look at all
-    /// of them one after the other tells. O(resources).
-    pub fn rank_error(&self, grant: Grant, now: u64) -> u64 {
+    /// of them one after the other tells, after it. What came back, or became better, since it was asked for does not count: where leases are
+    /// short that is most of what can be had at the look, and nobody was passed over. O(resources).
+    pub fn rank_error(&self, grant: Grant) -> u64 {
         let better = self.current.iter().filter(|current| {
             let index = current.load(Ordering::Relaxed);
-            index != NOBODY && self.is_better(index, grant, now)
+            index != NOBODY && self.is_better(index, grant)
         });
         better.count() as u64
     }
 
-    /// Whether this one could be had when that lease was given, and is strictly better.
-    fn is_better(&self, index: u32, grant: Grant, now: u64) -> bool {
+    /// Whether this one could be had all the time while that lease was asked for, and is strictly better.
+    fn is_better(&self, index: u32, grant: Grant) -> bool {
         if index == grant.index {
             return false;
         }
@@ -201,19 +217,21 @@ impl Referee {
         let in_flight = slot.in_flight.load(Ordering::Relaxed);
         self.limit(index).is_none_or(|limit| in_flight < limit)
             && !slot.excluded.load(Ordering::Relaxed)
-            && slot.cool_until.load(Ordering::Relaxed) <= now
-            && slot.rests_until.load(Ordering::Relaxed) <= now
+            && slot.cool_until.load(Ordering::Relaxed) <= grant.asked
+            && slot.rests_until.load(Ordering::Relaxed) <= grant.asked
+            && slot.returning.load(Ordering::Relaxed) == 0
+            && slot.better_since.load(Ordering::Relaxed) <= grant.asked
             && self.asset(index).rank(in_flight) < grant.rank
     }
 
     /// A lease was given, to somebody who asked for `the_best` or for something else: the delay of the resource that is followed, if that
-    /// ends with it.
-    pub fn delay(&self, grant: Grant, the_best: bool, now: u64) -> Option<u64> {
+    /// ends with it. `passed`: what [`Followed::so_far`] said when it was asked for. What was lent since then was lent beside it.
+    pub fn delay(&self, grant: Grant, the_best: bool, passed: u64) -> Option<u64> {
         let waits = self.followed.waits()?;
         match (waits == grant.index, the_best) {
-            (true, true) => return self.followed.lent(waits),
+            (true, true) => return self.followed.lent(waits, passed),
             (true, false) => self.followed.forget(waits),
-            (false, true) if self.is_better(waits, grant, now) => self.followed.passed_over(),
+            (false, true) if self.is_better(waits, grant) => self.followed.passed_over(),
             (false, _) => {}
         }
         None
@@ -241,17 +259,24 @@ impl Referee {
         Some(self.asset(next))
     }
 
-    pub fn inserted(&self, index: u32) {
+    pub fn inserted(&self, index: u32, now: u64) {
+        self.slots[index as usize].better_since.fetch_max(now, Ordering::Relaxed);
         self.current[(index % self.lineages()) as usize].store(index, Ordering::SeqCst);
     }
 
-    pub fn updated(&self, index: u32, base: u32) {
+    /// Its update has returned.
+    pub fn updated(&self, index: u32, base: u32, now: u64) {
         self.followed.forget(index);
-        self.slots[index as usize].base.store(base, Ordering::Relaxed);
+        let slot = &self.slots[index as usize];
+        slot.better_since.fetch_max(now, Ordering::Relaxed);
+        slot.base.store(base, Ordering::Relaxed);
     }
 
-    pub fn excluded(&self, index: u32, excluded: bool) {
-        self.slots[index as usize].excluded.store(excluded, Ordering::Relaxed);
+    /// Whether it is taken out has changed by `now`.
+    pub fn excluded(&self, index: u32, excluded: bool, now: u64) {
+        let slot = &self.slots[index as usize];
+        slot.better_since.fetch_max(now, Ordering::Relaxed);
+        slot.excluded.store(excluded, Ordering::Relaxed);
     }
 
     /// Leases out, over the capacity: 0 to 1. Of one without limit, whether any is out.
@@ -352,7 +377,7 @@ mod tests {
         referee.removed(1, 100);
         assert_eq!(referee.current(1), None);
         let next = referee.successor(1).unwrap().index;
-        referee.inserted(next);
+        referee.inserted(next, 105);
         assert_eq!(referee.current(1), Some(3));
         referee.granted(3, 110, 120);
         referee.granted(1, 90, 120);
@@ -373,17 +398,49 @@ mod tests {
     fn rank_errors_count_the_better_that_could_be_had() {
         let referee = referee(1);
         let worse = referee.granted(0, 1, 2);
-        assert_eq!(referee.rank_error(worse, 2), 1);
-        referee.excluded(1, true);
-        assert_eq!(referee.rank_error(worse, 2), 0);
-        referee.excluded(1, false);
-        let better = referee.granted(1, 1, 2);
-        assert_eq!(referee.rank_error(worse, 2), 0);
+        let asked = |asked| Grant { asked, ..worse };
+        assert_eq!(referee.rank_error(worse), 1);
+        referee.excluded(1, true, 2);
+        assert_eq!(referee.rank_error(asked(3)), 0);
+        referee.excluded(1, false, 4);
+        assert_eq!((referee.rank_error(asked(3)), referee.rank_error(asked(4))), (0, 1));
+        let better = referee.granted(1, 4, 5);
+        assert_eq!(referee.rank_error(asked(5)), 0);
         // It comes back to rest, which whoever returns it tells when it is back.
         referee.will_rest(1, 10);
-        referee.returns(better, 2);
-        assert_eq!((referee.rank_error(worse, 9), referee.rank_error(worse, 10)), (0, 1));
+        referee.returns(better, 6);
+        referee.is_back(1, 7);
+        assert_eq!((referee.rank_error(asked(9)), referee.rank_error(asked(10))), (0, 1));
         referee.granted(1, 8, 9);
         assert_eq!(referee.verdict().0, 0, "it is no offence yet: {}", texts(&referee));
+    }
+
+    /// Leases are short: what comes back while another one is asked for could not be had, and was not passed over; nor what was made better.
+    #[test]
+    fn what_came_back_meanwhile_was_not_passed_over() {
+        let referee = referee(1);
+        let better = referee.granted(1, 1, 2);
+        let worse = referee.granted(0, 10, 13);
+        referee.followed.begin(1);
+        referee.returns(better, 11);
+        let later = Grant { asked: 20, ..worse };
+        // Nobody knows whether its return is over.
+        assert_eq!((referee.rank_error(worse), referee.rank_error(later)), (0, 0));
+        referee.is_back(1, 12);
+        assert_eq!((referee.rank_error(worse), referee.rank_error(later)), (0, 1));
+        // Delays likewise: of three that were lent meanwhile one was asked for when it was back, and before whoever takes it asked.
+        for grant in [worse, later] {
+            assert_eq!(referee.delay(grant, true, 0), None);
+        }
+        let passed = referee.followed.so_far();
+        assert_eq!(referee.delay(later, true, 0), None);
+        let taken = referee.granted(1, 30, 40);
+        assert_eq!((passed, referee.delay(taken, true, passed)), (1, Some(1)));
+        referee.updated(1, 0, 50);
+        let grant = |asked| Grant { index: 0, rank: u64::MAX, asked, since: asked };
+        referee.returns(taken, 51);
+        referee.is_back(1, 52);
+        referee.updated(1, 0, 60);
+        assert_eq!((referee.rank_error(grant(59)), referee.rank_error(grant(60))), (0, 1));
     }
 }

@@ -68,11 +68,13 @@ const BUSY: [Column; 3] = [
     ("by max", |run| optional(run.sent_late_ns.as_ref(), |times: &Times| millis(times.max))),
 ];
 
-const ORDER: [Column; 7] = [
+const ORDER: [Column; 9] = [
     ("rank error", |run| optional(run.rank_error.as_ref(), |error| format!("{:.2}", error.mean))),
     ("p99", |run| optional(run.rank_error.as_ref(), |error| error.p99.to_string())),
+    ("looks", |run| optional(run.rank_error.as_ref(), |error| error.sampled.to_string())),
     ("delay", |run| optional(run.delay.as_ref(), |delay| format!("{:.2}", delay.mean))),
     ("p99", |run| optional(run.delay.as_ref(), |delay| delay.p99.to_string())),
+    ("looks", |run| optional(run.delay.as_ref(), |delay| delay.sampled.to_string())),
     ("fairness", |run| fairness(run, run.fairness.resources)),
     ("of workers", |run| fairness(run, run.fairness.workers)),
     ("broken rules", |run| run.broken.to_string()),

@@ -157,6 +157,8 @@ pub struct Asked {
     /// When its caller gives up.
     pub gives_up: Option<u64>,
     pub wish: Wish,
+    /// What the delay that is followed had come to when it was sent.
+    pub passed: u64,
 }
 
 /// Whether something happens that happens in this share of cases. Draws whatever the share, so that what is drawn next does not depend on it.
@@ -205,7 +207,8 @@ impl Caller<'_> {
         if !late.is_zero() && patience.is_some_and(|patience| patience.is_zero()) {
             return end(Ending::CancelledWaiting, None);
         }
-        let asked = Asked { number: request, planned, intended, sent, gives_up, wish };
+        let passed = referee.followed.so_far();
+        let asked = Asked { number: request, planned, intended, sent, gives_up, wish, passed };
         if let Some(jobs) = &self.round.jobs {
             return jobs.ask(self, asked, wait, patience).await;
         }
@@ -232,7 +235,7 @@ impl Caller<'_> {
                 }
             },
         };
-        self.looks(&asked, grant, now);
+        self.looks(&asked, grant);
         let mut fate = self.meets(&asked, grant, now);
         let until = now + fate.takes.as_nanos() as u64;
         if !fate.takes.is_zero()
@@ -251,15 +254,15 @@ impl Caller<'_> {
     }
 
     /// A request has got its lease: looks at the order, of one out of so many.
-    pub fn looks(&self, asked: &Asked, grant: Grant, now: u64) {
+    pub fn looks(&self, asked: &Asked, grant: Grant) {
         let Round { recorder, referee, sample, .. } = &**self.round;
         let the_best = asked.wish == Wish::Anything;
-        if let Some(delay) = referee.delay(grant, the_best, now) {
+        if let Some(delay) = referee.delay(grant, the_best, asked.passed) {
             recorder.delay(self.worker, delay);
         }
         if the_best && *sample > 0 && self.draws.of(Purpose::Look, asked.number).random_range(0..*sample) == 0
         {
-            recorder.rank_error(self.worker, referee.rank_error(grant, now));
+            recorder.rank_error(self.worker, referee.rank_error(grant));
             referee.followed.begin(grant.index);
         }
     }
@@ -372,8 +375,10 @@ impl Caller<'_> {
             }
             (held, _) => held.finish(outcome, rest),
         }
+        let back = clock.now();
+        referee.is_back(grant.index, back);
         if !cools.is_zero() {
-            referee.cools(grant.index, began, cools.as_nanos() as u64, clock.now());
+            referee.cools(grant.index, began, cools.as_nanos() as u64, back);
         }
     }
 }

@@ -108,6 +108,23 @@ impl Column {
     }
 }
 
+/// Of fewer samples a mean is an accident.
+const ENOUGH: u64 = 100;
+
+impl Column {
+    /// Whether it is of enough samples; true of what is no sample.
+    fn is_of_enough(&self, row: &Row) -> bool {
+        let looks = match self.heading {
+            "rank error" => row.rank.as_ref().and_then(|rank| rank.looks),
+            "delay, worse ones lent first" | "delay p99" => {
+                row.passed_over.as_ref().and_then(|delay| delay.looks)
+            }
+            _ => None,
+        };
+        looks.is_none_or(|looks| looks >= ENOUGH)
+    }
+}
+
 /// Where the shares of requests that have no part in a distribution differ by more than this, its percentiles are of different requests.
 const SAME_SHARE: f64 = 0.001;
 
@@ -138,7 +155,7 @@ fn driver(driver: Driver) -> &'static str {
     }
 }
 
-static COLUMNS: [Column; 24] = [
+static COLUMNS: [Column; 26] = [
     Column {
         heading: "completed a second",
         number: |row| row.throughput,
@@ -239,6 +256,12 @@ static COLUMNS: [Column; 24] = [
         less_is_better: Some(true),
     },
     Column {
+        heading: "looks at that",
+        number: |row| row.rank.as_ref().and_then(|rank| rank.looks).map(|looks| looks as f64),
+        shown: count,
+        less_is_better: None,
+    },
+    Column {
         heading: "delay, worse ones lent first",
         number: |row| row.passed_over.as_ref().map(|delay| delay.mean),
         shown: digits,
@@ -249,6 +272,12 @@ static COLUMNS: [Column; 24] = [
         number: |row| row.passed_over.as_ref().map(|delay| delay.p99 as f64),
         shown: count,
         less_is_better: Some(true),
+    },
+    Column {
+        heading: "delays seen",
+        number: |row| row.passed_over.as_ref().and_then(|delay| delay.looks).map(|looks| looks as f64),
+        shown: count,
+        less_is_better: None,
     },
     Column { heading: "fairness", number: |row| row.fairness, shown: digits, less_is_better: None },
     Column {
@@ -301,7 +330,7 @@ fn strategies(rows: &[Row]) -> String {
         })
         .collect();
     let headings: Vec<&str> = ["subject"].into_iter().chain(headings.iter().map(String::as_str)).collect();
-    let mut unlike = Vec::new();
+    let (mut unlike, mut few) = (Vec::new(), Vec::new());
     let cells: Vec<Vec<Cell>> = columns
         .iter()
         .map(|column| {
@@ -310,8 +339,12 @@ fn strategies(rows: &[Row]) -> String {
             if !rows.iter().all(comparable) {
                 unlike.push(column.heading);
             }
+            let enough = |row| rivals(rows, row).all(|rival| column.is_of_enough(rival));
+            if !rows.iter().all(enough) {
+                few.push(column.heading);
+            }
             let best = |row| {
-                let less = column.less_is_better.filter(|_| comparable(row))?;
+                let less = column.less_is_better.filter(|_| comparable(row) && enough(row))?;
                 best_of(rivals(rows, row).filter_map(column.number), less)
             };
             let numbers = rows.iter().map(|row| match (column.number)(row) {
@@ -325,6 +358,12 @@ fn strategies(rows: &[Row]) -> String {
     if !alike {
         html += "<p class=\"faint\">They were asked in different ways, so what is beside each other may be of two harnesses: the best is marked \
                  among those that were asked in the same way.</p>\n";
+    }
+    if !few.is_empty() {
+        html += &format!(
+            "<p class=\"faint\">{}: of some subject fewer than {ENOUGH} samples, so no number is marked as the best.</p>\n",
+            few.join(", ")
+        );
     }
     if !unlike.is_empty() {
         html += &format!(

@@ -74,6 +74,8 @@ pub struct Rank {
     pub p99: u64,
     pub max: u64,
     pub histogram: Vec<(u64, u64)>,
+    /// Of how many samples that is; `None` if it is of every lease.
+    pub looks: Option<u64>,
     /// `None` for what has none.
     pub shards: Option<u32>,
 }
@@ -82,6 +84,8 @@ pub struct Rank {
 pub struct PassedOver {
     pub mean: f64,
     pub p99: u64,
+    /// As of [`Rank`].
+    pub looks: Option<u64>,
 }
 
 impl Rank {
@@ -190,9 +194,14 @@ impl Section {
                     p99: error.p99,
                     max: error.max,
                     histogram: error.histogram.clone(),
+                    looks: Some(error.sampled),
                     shards,
                 }),
-                passed_over: run.delay.as_ref().map(|delay| PassedOver { mean: delay.mean, p99: delay.p99 }),
+                passed_over: run.delay.as_ref().map(|delay| PassedOver {
+                    mean: delay.mean,
+                    p99: delay.p99,
+                    looks: Some(delay.sampled),
+                }),
                 fairness: was_lent.then_some(run.fairness.resources),
                 fairness_of_workers: was_lent.then_some(run.fairness.workers),
                 faults: run.faults().collect(),

@@ -100,12 +100,15 @@ pub fn lines(title: &str, note: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Fig
                 None => (4, colour.filled()),
                 Some(length) => (5 + length / 4, colour.stroke_width(2)),
             };
-            let style = text(11.0).pos(Pos::new(HPos::Center, VPos::Bottom));
-            chart.draw_series(line.points.iter().zip(&line.labels).map(|(&point, label)| {
-                EmptyElement::at(point)
-                    + Circle::new((0, 0), size, paint)
-                    + Text::new(label.clone(), (0, -6), style.clone())
-            }))?;
+            chart.draw_series(line.points.iter().map(|&point| Circle::new(point, size, paint)))?;
+        }
+        // After all points, of all lines: those of several may be near each other.
+        let labelled = || lines.iter().flat_map(|line| line.points.iter().zip(&line.labels));
+        let places = labelled().map(|(point, label)| (chart.backend_coord(point), label.chars().count()));
+        let style = text(11.0).pos(Pos::new(HPos::Center, VPos::Bottom));
+        for ((&point, label), up) in labelled().zip(apart(places)) {
+            chart
+                .draw_series([EmptyElement::at(point) + Text::new(label.clone(), (0, up), style.clone())])?;
         }
         Ok(())
     });
@@ -116,6 +119,32 @@ pub fn lines(title: &str, note: &str, x: &Axis, y: &Axis, lines: &[Line]) -> Fig
         svg,
         table: points_table(x, y, lines),
     }
+}
+
+/// What a letter of a label takes at the most, and a line of it.
+const LETTER: i32 = 8;
+const LINE: i32 = 14;
+/// Where the foot of a label may be, from its point: over it, under it, and further away.
+const PLACES: [i32; 8] = [-6, 20, -20, 34, -34, 48, -48, 62];
+
+/// For each label, of so many letters and of a point there: where its foot is, so that it covers none of those before it.
+fn apart(labels: impl Iterator<Item = ((i32, i32), usize)>) -> Vec<i32> {
+    let mut taken: Vec<(i32, i32, i32)> = Vec::new();
+    let place = |((x, y), letters): ((i32, i32), usize)| {
+        let half = letters as i32 * LETTER / 2;
+        let is_free = |up: &&i32| {
+            let foot = y + **up;
+            let on_it = (LINE..=(HEIGHT - X_AXIS) as i32).contains(&foot);
+            on_it
+                && taken.iter().all(|&(other, its_foot, its_half)| {
+                    (x - other).abs() >= half + its_half || (foot - its_foot).abs() >= LINE
+                })
+        };
+        let up = PLACES.iter().find(is_free).copied().unwrap_or(PLACES[0]);
+        taken.push((x, y + up, half));
+        up
+    };
+    labels.map(place).collect()
 }
 
 /// A row for each point of each line, thinned out evenly, which is said; with its label, if it has one.
@@ -192,6 +221,24 @@ mod tests {
         }
         let plain = lines("t", "n", &axis("x"), &axis("y"), &[line("small", &[])]);
         assert!(!plain.table.contains("point"), "{}", plain.table);
+    }
+
+    /// Labels of points that are at the same place, or nearly, do not cover each other; one that is alone stays over its point.
+    #[test]
+    fn labels_are_pushed_apart() {
+        let near = [(300, 150), (304, 151), (310, 148), (300, 150), (330, 155)];
+        let points = near.into_iter().chain([(600, 150), (300, 282), (303, 282)]);
+        let points: Vec<((i32, i32), usize)> = points.map(|point| (point, 9)).collect();
+        let ups = apart(points.iter().copied());
+        assert_eq!((ups[0], ups[5]), (-6, -6));
+        let boxes: Vec<(i32, i32)> = points.iter().zip(&ups).map(|(&((x, y), _), up)| (x, y + up)).collect();
+        for (at, one) in boxes.iter().enumerate() {
+            assert!((LINE..=(HEIGHT - X_AXIS) as i32).contains(&one.1), "{one:?}");
+            for other in &boxes[at + 1..] {
+                let clear = (one.0 - other.0).abs() >= 9 * LETTER || (one.1 - other.1).abs() >= LINE;
+                assert!(clear, "{one:?} {other:?}");
+            }
+        }
     }
 
     /// The seventh line has the colour of the first, and dashes.
