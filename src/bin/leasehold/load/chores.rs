@@ -157,6 +157,7 @@ impl<'a> Chores<'a> {
         let base = self.random.below(u32::MAX);
         let mut asset = self.round.referee.asset(index).counted(self.census);
         asset.base = base;
+        self.round.referee.updates(index);
         if !(self.fleet.update)(asset) {
             return self.refused(format!("resource {index}: update refused, though it is in the fleet"));
         }

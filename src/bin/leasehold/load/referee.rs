@@ -43,6 +43,9 @@ struct Slot {
     /// Since when it has been no worse than now: until then one who asked may have got another one rightly. And returns that may not be over.
     better_since: AtomicU64,
     returning: AtomicU32,
+    /// It is being updated, and when the last update was over: until then nobody outside knows which rank it was lent at.
+    is_updated: AtomicBool,
+    updated_at: AtomicU64,
 }
 
 impl Slot {
@@ -60,6 +63,8 @@ impl Slot {
             excluded: AtomicBool::new(false),
             better_since: AtomicU64::new(0),
             returning: AtomicU32::new(0),
+            is_updated: AtomicBool::new(false),
+            updated_at: AtomicU64::new(0),
         }
     }
 }
@@ -200,12 +205,21 @@ impl Referee {
     /// How many resources that could be had were strictly better than this one when it was given, as far as a look at all
     /// of them one after the other tells, after it. What came back, or became better, since it was asked for does not count: where leases are
     /// short that is most of what can be had at the look, and nobody was passed over. O(resources).
-    pub fn rank_error(&self, grant: Grant) -> u64 {
+    ///
+    /// `None` if it was updated since it was asked for: it may have been lent at another rank than is known.
+    pub fn rank_error(&self, grant: Grant) -> Option<u64> {
         let better = self.current.iter().filter(|current| {
             let index = current.load(Ordering::Relaxed);
             index != NOBODY && self.is_better(index, grant)
         });
-        better.count() as u64
+        let better = better.count() as u64;
+        self.knows_rank(grant).then_some(better)
+    }
+
+    /// Whether it has been lent at the rank that the grant says.
+    fn knows_rank(&self, grant: Grant) -> bool {
+        let slot = &self.slots[grant.index as usize];
+        !slot.is_updated.load(Ordering::SeqCst) && slot.updated_at.load(Ordering::SeqCst) <= grant.asked
     }
 
     /// Whether this one could be had all the time while that lease was asked for, and is strictly better.
@@ -217,6 +231,7 @@ impl Referee {
         let in_flight = slot.in_flight.load(Ordering::Relaxed);
         self.limit(index).is_none_or(|limit| in_flight < limit)
             && !slot.excluded.load(Ordering::Relaxed)
+            && !slot.is_updated.load(Ordering::Relaxed)
             && slot.cool_until.load(Ordering::Relaxed) <= grant.asked
             && slot.rests_until.load(Ordering::Relaxed) <= grant.asked
             && slot.returning.load(Ordering::Relaxed) == 0
@@ -231,7 +246,9 @@ impl Referee {
         match (waits == grant.index, the_best) {
             (true, true) => return self.followed.lent(waits, passed),
             (true, false) => self.followed.forget(waits),
-            (false, true) if self.is_better(waits, grant) => self.followed.passed_over(),
+            (false, true) if self.knows_rank(grant) && self.is_better(waits, grant) => {
+                self.followed.passed_over()
+            }
             (false, _) => {}
         }
         None
@@ -264,12 +281,19 @@ impl Referee {
         self.current[(index % self.lineages()) as usize].store(index, Ordering::SeqCst);
     }
 
+    /// It is about to be updated. [`updated`](Self::updated) follows.
+    pub fn updates(&self, index: u32) {
+        self.slots[index as usize].is_updated.store(true, Ordering::SeqCst);
+    }
+
     /// Its update has returned.
     pub fn updated(&self, index: u32, base: u32, now: u64) {
         self.followed.forget(index);
         let slot = &self.slots[index as usize];
         slot.better_since.fetch_max(now, Ordering::Relaxed);
         slot.base.store(base, Ordering::Relaxed);
+        slot.updated_at.store(now, Ordering::SeqCst);
+        slot.is_updated.store(false, Ordering::SeqCst);
     }
 
     /// Whether it is taken out has changed by `now`.
@@ -394,23 +418,27 @@ mod tests {
         assert!(texts(&referee).contains("token slot 7: generation 3 after 3"));
     }
 
+    fn error(referee: &Referee, grant: Grant) -> u64 {
+        referee.rank_error(grant).expect("its rank is known")
+    }
+
     #[test]
     fn rank_errors_count_the_better_that_could_be_had() {
         let referee = referee(1);
         let worse = referee.granted(0, 1, 2);
         let asked = |asked| Grant { asked, ..worse };
-        assert_eq!(referee.rank_error(worse), 1);
+        assert_eq!(error(&referee, worse), 1);
         referee.excluded(1, true, 2);
-        assert_eq!(referee.rank_error(asked(3)), 0);
+        assert_eq!(error(&referee, asked(3)), 0);
         referee.excluded(1, false, 4);
-        assert_eq!((referee.rank_error(asked(3)), referee.rank_error(asked(4))), (0, 1));
+        assert_eq!((error(&referee, asked(3)), error(&referee, asked(4))), (0, 1));
         let better = referee.granted(1, 4, 5);
-        assert_eq!(referee.rank_error(asked(5)), 0);
+        assert_eq!(error(&referee, asked(5)), 0);
         // It comes back to rest, which whoever returns it tells when it is back.
         referee.will_rest(1, 10);
         referee.returns(better, 6);
         referee.is_back(1, 7);
-        assert_eq!((referee.rank_error(asked(9)), referee.rank_error(asked(10))), (0, 1));
+        assert_eq!((error(&referee, asked(9)), error(&referee, asked(10))), (0, 1));
         referee.granted(1, 8, 9);
         assert_eq!(referee.verdict().0, 0, "it is no offence yet: {}", texts(&referee));
     }
@@ -425,9 +453,9 @@ mod tests {
         referee.returns(better, 11);
         let later = Grant { asked: 20, ..worse };
         // Nobody knows whether its return is over.
-        assert_eq!((referee.rank_error(worse), referee.rank_error(later)), (0, 0));
+        assert_eq!((error(&referee, worse), error(&referee, later)), (0, 0));
         referee.is_back(1, 12);
-        assert_eq!((referee.rank_error(worse), referee.rank_error(later)), (0, 1));
+        assert_eq!((error(&referee, worse), error(&referee, later)), (0, 1));
         // Delays likewise: of three that were lent meanwhile one was asked for when it was back, and before whoever takes it asked.
         for grant in [worse, later] {
             assert_eq!(referee.delay(grant, true, 0), None);
@@ -441,6 +469,23 @@ mod tests {
         referee.returns(taken, 51);
         referee.is_back(1, 52);
         referee.updated(1, 0, 60);
-        assert_eq!((referee.rank_error(grant(59)), referee.rank_error(grant(60))), (0, 1));
+        assert_eq!((error(&referee, grant(59)), error(&referee, grant(60))), (0, 1));
+    }
+
+    /// What was lent in the midst of an update, or before one, was lent at a rank that nobody knows.
+    #[test]
+    fn nothing_is_said_of_what_is_updated() {
+        let referee = referee(1);
+        referee.updates(0);
+        let lent = referee.granted(0, 10, 13);
+        assert_eq!(referee.rank_error(lent), None);
+        referee.updated(0, 1, 14);
+        assert_eq!(
+            (referee.rank_error(lent), referee.rank_error(Grant { asked: 14, ..lent })),
+            (None, Some(1))
+        );
+        // Nor does one that is being updated count as better.
+        referee.updates(1);
+        assert_eq!(referee.rank_error(Grant { asked: 14, ..lent }), Some(0));
     }
 }

@@ -262,7 +262,9 @@ impl Caller<'_> {
         }
         if the_best && *sample > 0 && self.draws.of(Purpose::Look, asked.number).random_range(0..*sample) == 0
         {
-            recorder.rank_error(self.worker, referee.rank_error(grant));
+            if let Some(error) = referee.rank_error(grant) {
+                recorder.rank_error(self.worker, error);
+            }
             referee.followed.begin(grant.index);
         }
     }
