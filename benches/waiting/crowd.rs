@@ -80,7 +80,11 @@ pub fn run(report: &mut Report) {
         .map(|turns| millis(turns[1][DEADPOOL].total) / millis(turns[0][DEADPOOL].total))
         .collect();
     itself.sort_by(f64::total_cmp);
-    println!("deadpool's total to its own, turn by turn: {:.3} to {:.3}", itself[0], itself[itself.len() - 1]);
+    println!(
+        "deadpool's total to its own, turn by turn: {:.3} to {:.3}",
+        itself[0],
+        itself[itself.len() - 1]
+    );
     let total = median(runs.iter().map(|run| millis(run[STRICT].total) / millis(run[DEADPOOL].total)));
     report.bar("crowd: total time to deadpool's", total, 1.0);
 }
