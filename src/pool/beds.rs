@@ -63,7 +63,8 @@ enum Bell {
 #[derive(Clone, Copy)]
 struct Sleeper {
     worker: usize,
-    since: Timestamp,
+    /// `None` if the clock has failed.
+    since: Option<Timestamp>,
 }
 
 /// The beds of a pool's workers.
@@ -108,12 +109,11 @@ impl Beds {
         self.count.fetch_sub(WORKER, Ordering::Relaxed);
     }
 
-    /// B1 and B2. Answers `false` if nothing is ordered, and the worker must look again by itself before long. One who does not know the moment lies
-    /// down with the last one who did.
+    /// B1 and B2. Answers `false` if nothing is ordered, and the worker must look again by itself before long. One who does not know the moment sleeps
+    /// since [`dismiss_one`](Self::dismiss_one) has come to it.
     pub fn lie_down(&self, worker: usize, now: Option<Timestamp>) -> bool {
         let mut sleepers = self.sleepers();
-        let since = now.or(sleepers.last().map(|last| last.since)).unwrap_or(Timestamp::ZERO);
-        sleepers.push(Sleeper { worker, since });
+        sleepers.push(Sleeper { worker, since: now });
         self.count.fetch_add(ASLEEP, Ordering::Relaxed);
         drop(sleepers);
         barrier::heavy()
@@ -180,19 +180,20 @@ impl Beds {
 
     /// Sends the one home that has slept longest, if that is since `moment` or longer, and more than `least` are there. It is counted
     /// no more. Answers since when it slept, or the one that would be next; none if nobody may go.
-    pub fn dismiss_one(&self, moment: Option<Timestamp>, least: usize) -> Option<Timestamp> {
+    pub fn dismiss_one(&self, now: Timestamp, moment: Option<Timestamp>, least: usize) -> Option<Timestamp> {
         let mut sleepers = self.sleepers();
-        let first = *sleepers.first()?;
+        let first = sleepers.first_mut()?;
         if self.count().workers <= least {
             return None;
         }
-        if moment.is_some_and(|moment| first.since <= moment) {
-            sleepers.remove(0);
+        let since = *first.since.get_or_insert(now);
+        if moment.is_some_and(|moment| since <= moment) {
+            let first = sleepers.remove(0);
             // Both at once, under the mutex: two that idle for too long at the same time are not both counted as surplus.
             self.count.fetch_sub(WORKER + ASLEEP, Ordering::Relaxed);
             drop(sleepers);
             self.ring(first.worker, Bell::Dismissed);
         }
-        Some(first.since)
+        Some(since)
     }
 }

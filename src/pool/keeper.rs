@@ -4,8 +4,8 @@
 //! others behind it, a queue that has become slow, a worker that has been idle for too long, room in the queue for which nobody was rung. It
 //! sleeps, without a limit, while nothing waits and no surplus worker idles: an idle pool has no ticker.
 //!
-//! Of those who sleep it wakes one when something is held up, and twice as many a millisecond later if that is still so: a crowd of jobs that turn out
-//! long is run by all workers after as many rounds as their number has digits, and a single one disturbs one worker.
+//! Of those who sleep it wakes one when something is held up, and twice as many a millisecond later if that is still so, but not more than there are jobs
+//! that wait: a crowd of jobs that turn out long is run by all workers after as many rounds as their number has binary digits.
 //!
 //! A pool has one if it may have more than one worker, or if its queue has a bound: then somebody may wait for room.
 //!
@@ -187,9 +187,14 @@ impl Keeper {
 }
 
 impl<T: Send + 'static, M: Metrics> Core<T, M> {
+    /// How many jobs wait to be begun, more or less.
+    fn waiting(&self) -> usize {
+        self.queue.len() + self.trays.iter().map(Tray::waiting).sum::<usize>()
+    }
+
     /// Whether something waits to be begun.
     pub fn something_waits(&self) -> bool {
-        !self.queue.is_empty() || self.trays.iter().any(|tray| tray.waiting() > 0)
+        self.waiting() > 0
     }
 
     /// Whether something waits for the keeper. A single worker is neither woken nor joined by others: to jobs it comes by itself.
@@ -228,7 +233,7 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
             // Those who sleep since then, or longer, go.
             let moment = now.as_nanos().checked_sub(idle).map(Timestamp::from_nanos);
             let count = self.beds.count().workers;
-            let since = self.beds.dismiss_one(moment, self.scaling.least)?;
+            let since = self.beds.dismiss_one(now, moment, self.scaling.least)?;
             if moment.is_none_or(|moment| since > moment) {
                 return Some(since.saturating_add(self.scaling.idle).saturating_since(now));
             }
@@ -269,6 +274,7 @@ fn keep<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut Memo
             on_duty = !core.keeper.go_off_duty(|| core.needs_keeper());
             due = core.shrink(core.time());
             memory.marks = Marks::default();
+            memory.roused = 0;
         }
     }
 }
@@ -303,16 +309,15 @@ pub fn look<T: Send + 'static, M: Metrics>(core: &Arc<Core<T, M>>, memory: &mut 
     let now = core.time();
     // Each time, so that it is told of each tray how it was one look before.
     let stuck = core.is_stuck(memory);
-    memory.roused = if stuck { (2 * memory.roused).clamp(1, core.trays.len()) } else { 0 };
-    if core.something_waits() {
+    let waiting = core.waiting();
+    memory.roused = if stuck { (2 * memory.roused).max(1).min(waiting) } else { 0 };
+    if waiting > 0 {
         if core.beds.count().asleep == 0 {
             if let Some(now) = now {
                 grow(core, memory, now);
             }
         } else {
-            for _ in 0..memory.roused {
-                core.beds.wake_one();
-            }
+            let _ = (0..memory.roused).all(|_| core.beds.wake_one());
         }
     }
     let due = core.shrink(now);

@@ -140,17 +140,14 @@ impl<T: Send + 'static, M: Metrics> Core<T, M> {
         }
     }
 
-    /// D4. What was not run; how many jobs are running.
-    pub fn revoke(&self) -> (Vec<Job<T>>, usize) {
-        let (own, inside) = {
-            let life = self.life();
-            (life.own(), life.inside.clone())
-        };
+    /// D4. What was not run; how many jobs are running, but for the caller's own and those of the workers that are `inside` a shutdown.
+    pub fn revoke(&self, inside: &[usize]) -> (Vec<Job<T>>, usize) {
+        let own = self.life().own();
         let mut unrun = Vec::new();
         let mut running = 0;
         for (worker, tray) in self.trays.iter().enumerate() {
-            let is_running = tray.revoke(&mut unrun, own == Some(worker));
-            running += usize::from(is_running && !inside.contains(&worker));
+            let counts = own != Some(worker) && !inside.contains(&worker);
+            running += usize::from(tray.revoke(&mut unrun, own == Some(worker), counts));
         }
         // No worker takes anything any more.
         let mut rest = std::collections::VecDeque::new();
@@ -266,6 +263,8 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
         // In the same section: who begins is waited for, or does not begin.
         life.closed = true;
         let ended = life.take_ended();
+        // As it is now that time is up: they go on, and may be out of it when it is this one's turn.
+        let in_shutdowns = life.inside.clone();
         drop(life);
         let (mut unrun, mut still_running) = (Vec::new(), 0);
         // Or nobody is left who would run what is left: the caller is a job.
@@ -273,7 +272,7 @@ impl<T: Send + 'static, M: Metrics> Pool<T, M> {
             let section = core.queue.section();
             {
                 let _turn = core.revoking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let (jobs, running) = core.revoke();
+                let (jobs, running) = core.revoke(&in_shutdowns);
                 (unrun, still_running) = (jobs, running);
                 core.life().handed_back += unrun.len();
                 // Relaxed: a count, the same, for who reads it without the lock.
@@ -311,7 +310,7 @@ impl<T: Send + 'static, M: Metrics> Drop for Pool<T, M> {
         core.errands.forsake();
         core.keeper.end();
         let section = core.queue.section();
-        let (unrun, _) = core.revoke();
+        let (unrun, _) = core.revoke(&[]);
         core.beds.wake_all();
         // User code: metrics, and what the reclaimer frees.
         core.tell_unrun(unrun.len());

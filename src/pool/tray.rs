@@ -194,10 +194,11 @@ impl<J> Tray<J> {
     }
 
     /// R1. All that has not begun comes to `unrun`; whether something has, and is not over. `own`: the caller is the tray's worker, in the
-    /// middle of something; what it is just taking then counts as begun, and is dropped with the pool.
+    /// middle of something; what it is just taking then counts as begun, and is dropped with the pool. What the worker is in the middle of is not asked for
+    /// unless it `counts`.
     ///
     /// If the kernel refuses the barrier that it has promised, what is on the tray of a worker that works counts as begun.
-    pub fn revoke(&self, unrun: &mut Vec<J>, own: bool) -> bool {
+    pub fn revoke(&self, unrun: &mut Vec<J>, own: bool, counts: bool) -> bool {
         barrier::prepare();
         let mut spin = Spin::new();
         loop {
@@ -212,8 +213,7 @@ impl<J> Tray<J> {
                     // SAFETY: rule 2, and S4.
                     unrun.push(unsafe { self.read(index) });
                 }
-                // The caller's own job is not among those that others run.
-                return waits || inner.state == State::Working && !own;
+                return waits || inner.state == State::Working && counts;
             }
             drop(inner);
             if own {

@@ -37,7 +37,7 @@ impl<F: Fn() -> bool + Send + Sync> Clock for Fails<F> {
     }
 }
 
-/// A worker that comes to grief, here by the clock, comes back, and so does what it had taken.
+/// A worker goes on without the moment if the clock fails, with what it had taken.
 fn outlives_its_clock<M: Metrics>(metrics: M) {
     let asked = Arc::new(AtomicUsize::new(0));
     let here = Arc::clone(&asked);
@@ -83,7 +83,7 @@ fn a_handle_is_told_whatever_the_clock_does() {
     }
 }
 
-/// The keeper comes to grief, again and again, and then goes on: workers come, and go.
+/// The keeper goes on without the moment if the clock fails, again and again: workers come, and go.
 #[test]
 fn the_keeper_outlives_its_clock() {
     let asked = Arc::new(AtomicUsize::new(0));

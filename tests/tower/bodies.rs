@@ -117,6 +117,7 @@ fn a_body_that_panics_counts_against_the_resource() {
     let mut response = streamed(&fleet, 200, [data(), Err("panic")].into(), false);
     assert!(next(&mut response).is_some());
     assert!(catch_unwind(AssertUnwindSafe(|| next(&mut response))).is_err());
+    drop(response);
     assert_eq!(ends(&fleet), (0, 1, 0, 0));
 }
 

@@ -608,7 +608,7 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             let tray = Arc::clone(&tray);
             spawn(move || {
                 let mut unrun = Vec::new();
-                tray.revoke(&mut unrun, false);
+                tray.revoke(&mut unrun, false, true);
                 unrun.into_iter().map(|job| *job).collect()
             })
         });
@@ -629,7 +629,7 @@ fn tray(jobs: u32, thief: bool, end: bool) {
             all.extend(other.join().expect("no panic"));
         }
         let mut left = Vec::new();
-        assert!(!tray.revoke(&mut left, false), "nothing is running");
+        assert!(!tray.revoke(&mut left, false, true), "nothing is running");
         all.extend(left.into_iter().map(|job| *job));
         all.sort_unstable();
         assert!(all.iter().copied().eq(0..jobs), "{all:?}");

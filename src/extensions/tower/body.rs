@@ -53,21 +53,23 @@ impl<R: Resource> BodyLease<R> {
         }
     }
 
-    /// Runs the body's code. A panic of it goes on; the body was not given up, it went wrong.
-    fn failing<T>(&mut self, run: impl FnOnce() -> T) -> T {
-        let panicked = Panicked(self);
+    /// Runs the body's code. A panic of it goes on, and counts against the resource: the body was not given up, it went wrong.
+    fn failing<T>(&self, run: impl FnOnce() -> T) -> T {
+        let panicked = Panicked(self.0.as_ref());
         let done = run();
         std::mem::forget(panicked);
         done
     }
 }
 
-/// Fails the lease if it is dropped in the midst of a panic of the body.
-struct Panicked<'a, R: Resource>(&'a mut BodyLease<R>);
+/// Says so if it is dropped in the midst of a panic of the body. The lease ends when the body is dropped, which says less.
+struct Panicked<'a, R: Resource>(Option<&'a LeaseRef<R>>);
 
 impl<R: Resource> Drop for Panicked<'_, R> {
     fn drop(&mut self) {
-        self.0.overrule(Outcome::Failed);
+        if let Some(lease) = self.0 {
+            lease.overrule(Outcome::Failed);
+        }
     }
 }
 
@@ -116,10 +118,10 @@ impl<B: Body, R: Resource> Body for HeldBody<B, R> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.lease.failing(|| self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.lease.failing(|| self.body.size_hint())
     }
 }

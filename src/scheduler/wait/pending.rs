@@ -306,8 +306,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 return Begun::Ended(Err(WaitError::Closed));
             }
             // Nobody is kept out by those whose time is over, though no timer has called for them.
-            let is_full = queue.waiting() >= core.waiters.rules.max;
-            let overdue = if is_full { queue.leave_overdue(now) } else { Vec::new() };
+            let rules = &core.waiters.rules;
+            let may_refuse = queue.waiting() >= rules.max || rules.shed_late;
+            let overdue = if may_refuse { queue.leave_overdue(now) } else { Vec::new() };
             let let_in = match core.waiters.rules.refuse(&mut queue, &newcomer) {
                 Some(refusal) => Err(refusal),
                 None => {
@@ -327,9 +328,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             core.waiters.counts.began();
             core.tell(EventKind::WaitStarted, self.named());
         }
-        self.core.fail_overdue(overdue, now);
         // Before anybody's filter, which may take its time. And it is as a rule the earliest moment, which makes a second call needless.
         self.core.ask_anew(untold);
+        self.core.fail_overdue(overdue, now);
         let looks = match let_in {
             Ok(looks) => looks,
             Err(refusal) => return Begun::Ended(self.turn_away(refusal, has_tried)),

@@ -174,17 +174,16 @@ impl<R: Resource> Core<R> {
 
     /// A task waits for a drain: a timer, or the timekeeper, learns when leases are to be taken back.
     pub fn tell_drain(&self) {
-        let due = self.next_reap();
-        if due == NEVER {
-            return;
-        }
         if self.waiters.timer.is_some()
             && let Some(now) = quietly(|| self.now())
         {
             let untold = self.waiters.queue().forget_lost_calls(now);
             self.ask_anew(untold);
         }
-        self.alarm(due);
+        let due = self.next_reap();
+        if due != NEVER {
+            self.alarm(due);
+        }
     }
 
     /// Calls of the timer were lost: it is asked for what they were to be for, the first of those deadlines or what is due before.

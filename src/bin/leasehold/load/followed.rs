@@ -47,7 +47,7 @@ impl Followed {
         }
     }
 
-    /// The return of a lease on it is over.
+    /// A lease on it is about to be returned.
     pub fn back(&self, index: u32) {
         if self.what.load(Ordering::Relaxed) == u64::from(index) {
             self.worse.store(0, Ordering::Relaxed);

@@ -151,6 +151,8 @@ impl Referee {
         if slot.in_flight.fetch_sub(1, Ordering::SeqCst) == 0 {
             self.breach(format!("resource {}: returned more often than lent", grant.index));
         }
+        // It may be lent again before this one hears that it is back. Nobody else's counts until then.
+        self.followed.back(grant.index);
     }
 
     /// The return of a lease is over by `now`: until here nobody may have been able to have it, and whoever asks from here on can.
@@ -158,7 +160,6 @@ impl Referee {
         let slot = &self.slots[index as usize];
         slot.better_since.fetch_max(now, Ordering::Relaxed);
         slot.returning.fetch_sub(1, Ordering::Relaxed);
-        self.followed.back(index);
     }
 
     /// The lease is about to be returned, and the resource rests then, until that moment. Whoever returns it may learn late that it is back
