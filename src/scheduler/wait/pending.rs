@@ -306,9 +306,8 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
                 return Begun::Ended(Err(WaitError::Closed));
             }
             // Nobody is kept out by those whose time is over, though no timer has called for them.
-            let rules = &core.waiters.rules;
-            let may_refuse = queue.waiting() >= rules.max || rules.shed_late;
-            let overdue = if may_refuse { queue.leave_overdue(now) } else { Vec::new() };
+            let is_full = queue.waiting() >= core.waiters.rules.max;
+            let overdue = if is_full { queue.leave_overdue(now) } else { Vec::new() };
             let let_in = match core.waiters.rules.refuse(&mut queue, &newcomer) {
                 Some(refusal) => Err(refusal),
                 None => {

@@ -186,31 +186,6 @@ fn a_call_that_was_dropped_is_asked_for_again_by_any_drain() {
     assert!(matches!(done(&mut first), Err(WaitError::TimedOut { .. })));
 }
 
-/// Who is late is not shed for the sake of those whose time is over.
-#[test]
-fn a_call_that_was_lost_sheds_nobody() {
-    let timer = Arc::new(HandTimer::default());
-    let with = Arc::clone(&timer);
-    let (fleet, clock) = fleet(|builder| builder.timer(with).shed_late(true), 1);
-    // The pace is known: one each second.
-    let mut lease = fleet.acquire().unwrap();
-    let mut line: Vec<_> = (0..8).map(|_| waiting(fleet.acquire_async())).collect();
-    for next in &mut line {
-        clock.advance(SECOND);
-        drop(lease);
-        lease = done(next).expect("in turn");
-    }
-    let mut overdue: Vec<_> =
-        (0..5).map(|_| waiting(fleet.request().timeout(10 * SECOND).into_future())).collect();
-    timer.0.lock().unwrap().clear();
-    clock.advance(10 * SECOND);
-    let next = waiting(fleet.request().timeout(3 * SECOND).into_future());
-    drop(next);
-    for one in &mut overdue {
-        assert!(matches!(done(one), Err(WaitError::TimedOut { .. })));
-    }
-}
-
 /// A full queue keeps nobody out for the sake of those whose time is over, and who is refused asks for those whose time is not.
 #[test]
 fn a_call_that_was_lost_fills_no_queue() {
