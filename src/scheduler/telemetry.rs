@@ -157,8 +157,7 @@ impl Telemetry {
 
 impl Meters {
     pub fn new(times: bool) -> Self {
-        // More than there are threads at a time: two that share one send its histograms to and fro, which is most of what a sample costs.
-        let stripes = (4 * crate::sync::parallelism()).next_power_of_two().clamp(1, 16);
+        let stripes = crate::sync::parallelism().next_power_of_two().clamp(1, 16);
         let stripe = |_| CachePadded::new(Mutex::new(Stripe::new()));
         Meters { stripes: (0..stripes).map(stripe).collect(), times }
     }

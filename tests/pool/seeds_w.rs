@@ -329,7 +329,7 @@ fn w16_pinning_keeps_to_what_is_allowed() {
 }
 
 /// W17: there a goroutine's `Goexit` ends a worker, and its batch with it. No call of Rust ends a thread but from outside of it; what comes
-/// nearest is a panic, here, and one outside of any job, in `told`: `a_worker_outlives_its_clock`. A job that leaves in any other way than by
+/// nearest is a panic, here, and one of user code outside of any job, in `told`: `a_worker_outlives_its_clock`. A job that leaves in any other way than by
 /// returning takes nothing with it: the rest of its batch is run, by the same worker, and nothing stays counted as taken.
 #[test]
 fn w17_a_job_that_unwinds_leaves_its_batch() {

@@ -16,18 +16,29 @@
 //! Both are looked at, for the first alone says little where many threads gather. Freed though somebody stayed is only what was freed between two
 //! looks that the same reader read through: not what is freed in the moment in which one that has gone still counts as staying.
 
+#[cfg(feature = "metrics")]
+mod published;
+mod readers;
+#[cfg(feature = "prometheus")]
+mod scraped;
+#[cfg(feature = "tracing")]
+mod traced;
+
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use leasehold::{Backoff, Builder, Cooldown, Event, Overdue, Overflow, Peek, Scheduler};
+use leasehold::{Backoff, Builder, Cooldown, Overdue, Overflow, Scheduler};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Runtime, task::JoinSet};
+
+use readers::LATER;
+pub use readers::{Stays, Watch};
 
 use super::{
     asset::{Asset, Census},
@@ -38,7 +49,6 @@ use super::{
     result::Check,
     scenario::{Driver, Scenario},
     subject::Subject,
-    worker::Round,
 };
 
 /// Every feature that can be on beside the others. What requests and chores do with them is in the scenario. docs/cli.md says what is left out.
@@ -105,144 +115,11 @@ pub struct Soak {
     pub kept_by_the_older: u64,
 }
 
-/// The readers at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stays {
-    /// While somebody stays, or what he has held back may not be freed yet: how many values had been retired when the older of those came.
-    since: Option<u64>,
-    /// Of each reader which of all stays its own is; 0: it reads nothing.
-    reading: [u64; 2],
-}
-
-impl Stays {
-    /// Whether one who reads has read since then.
-    fn have_gone_on_since(&self, before: &Stays) -> bool {
-        self.reading.iter().zip(before.reading).any(|(&now, before)| now != 0 && now == before)
-    }
-}
-
-/// What the readers and the watcher share.
-pub struct Watch {
-    /// Of each reader: how many values had been retired when it came, or [`AWAY`].
-    since: [AtomicU64; 2],
-    /// As in [`Stays`].
-    reading: [AtomicU64; 2],
-    times: AtomicU64,
-    published: AtomicU64,
-    /// Events that were read, and lines that were scraped.
-    events: Arc<AtomicU64>,
-    scraped: AtomicU64,
-}
-
 /// What a thread gathers before it frees, at most: the library's documentation says so. Of many threads each gathers less.
 const GATHERS: u64 = 128;
 
 /// Of fewer values it may be that all wait with the threads that gather them.
 const SOME: u64 = 2_000;
-/// How much later the second reader comes. Each stays for twice as long, and is away for as long as that.
-const LATER: Duration = Duration::from_secs(1);
-/// What a reader has held back may take so long to be freed; until then it counts as staying.
-const FREED_WITHIN: Duration = Duration::from_millis(300);
-/// The reader is not there.
-const AWAY: u64 = u64::MAX;
-
-impl Default for Watch {
-    fn default() -> Self {
-        Watch {
-            since: [AWAY; 2].map(AtomicU64::new),
-            reading: Default::default(),
-            times: AtomicU64::new(0),
-            published: AtomicU64::new(0),
-            events: Arc::default(),
-            scraped: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Watch {
-    /// Both readers come and go until the round ends.
-    pub fn read(&self, round: &Round) {
-        let Subject::Leasehold(scheduler) = &*round.subject else { return };
-        let seen = Arc::clone(&self.events);
-        // One for all rounds: it ends with the scheduler.
-        let observer = move |_: &Event<u32>| {
-            seen.fetch_add(1, Ordering::Relaxed);
-        };
-        if round.number == 0
-            && let Err(error) = scheduler.observe(observer)
-        {
-            round.referee.breach(format!("the observer was refused: {error}"));
-        }
-        thread::scope(|scope| {
-            // Sections of one thread are one section, so each reader has its own.
-            scope.spawn(|| self.come_and_go(round, scheduler, 1));
-            self.come_and_go(round, scheduler, 0);
-        });
-    }
-
-    fn come_and_go(&self, round: &Round, scheduler: &Arc<Scheduler<Asset>>, place: usize) {
-        #[cfg(feature = "prometheus")]
-        let registry = scraped::registry(scheduler);
-        let mut moment = round.begins + place as u64 * LATER.as_nanos() as u64;
-        let mut until = |length: Duration| {
-            moment += length.as_nanos() as u64;
-            moment
-        };
-        pause(round, until(Duration::ZERO));
-        while !round.stop.is_set() {
-            let Some((before, seen)) = look_at_one(round, scheduler) else { return };
-            // SeqCst, and so in `now`: one order of both readers' comings and goings, or a look could miss the older one.
-            self.since[place].store(before, Ordering::SeqCst);
-            let number = self.times.fetch_add(1, Ordering::Relaxed) + 1;
-            self.reading[place].store(number, Ordering::SeqCst);
-            pause(round, until(2 * LATER));
-            self.reading[place].store(0, Ordering::SeqCst);
-            drop(seen);
-            let end = round.clock.now() + FREED_WITHIN.as_nanos() as u64;
-            #[cfg(feature = "prometheus")]
-            self.scraped.fetch_add(scraped::lines(&registry), Ordering::Relaxed);
-            #[cfg(feature = "metrics")]
-            self.published.fetch_add(published::publish(scheduler), Ordering::Relaxed);
-            pause(round, end);
-            self.since[place].store(AWAY, Ordering::SeqCst);
-            pause(round, until(2 * LATER));
-        }
-    }
-
-    /// Who stays now.
-    pub fn now(&self) -> Stays {
-        let since = self.since.iter().map(|since| since.load(Ordering::SeqCst)).min();
-        let reading = self.reading.each_ref().map(|number| number.load(Ordering::SeqCst));
-        Stays { since: since.filter(|&since| since != AWAY), reading }
-    }
-
-    pub fn stays(&self) -> u64 {
-        self.times.load(Ordering::Relaxed)
-    }
-}
-
-/// What a reader holds, and how many values had been retired before it came: one that is there, lent or not, held back or not. Of a small
-/// fleet that is busy nobody may be eligible, and who sees nothing holds nothing back. `None`: the round is over.
-fn look_at_one<'a>(round: &Round, scheduler: &'a Scheduler<Asset>) -> Option<(u64, Peek<'a, Asset>)> {
-    while !round.stop.is_set() {
-        // SeqCst, here and where it is told that the reader stays: whoever sees that sees what had been retired when it came, and not less.
-        let before = round.retired.load(Ordering::SeqCst);
-        let mut there = (0..round.referee.lineages()).filter_map(|lineage| round.referee.current(lineage));
-        if let Some(seen) = there.find_map(|index| scheduler.get(&index)) {
-            return Some((before, seen));
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    None
-}
-
-/// Until then, or the end of the round.
-fn pause(round: &Round, end: u64) {
-    while round.clock.now() < end && !round.stop.is_set() {
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Follows what waits to be freed from look to look.
 pub struct Garbage {
     soak: Soak,
@@ -403,8 +280,9 @@ fn collect_everywhere(runtime: &Runtime) {
             let there = Arc::clone(&there);
             tasks.spawn(async move {
                 let since = Instant::now();
-                there.fetch_add(1, Ordering::SeqCst);
-                while there.load(Ordering::SeqCst) < threads && since.elapsed() < LATER {
+                // Relaxed, both: a count that publishes nothing.
+                there.fetch_add(1, Ordering::Relaxed);
+                while there.load(Ordering::Relaxed) < threads && since.elapsed() < LATER {
                     thread::sleep(Duration::from_millis(1));
                 }
                 leasehold::collect_garbage();
@@ -522,160 +400,6 @@ fn idle(scenario: &Scenario, chores: &Done, length: Duration) -> Check {
 /// Values that exist beyond the fleet's members.
 pub fn waiting(census: &Census, members: usize) -> u64 {
     census.count().saturating_sub(members as u64)
-}
-
-#[cfg(feature = "prometheus")]
-mod scraped {
-    use std::sync::Arc;
-
-    use leasehold::{
-        Scheduler,
-        prometheus::{SchedulerCollector, text},
-    };
-    use prometheus_client::registry::Registry;
-
-    use super::Asset;
-
-    pub fn registry(scheduler: &Arc<Scheduler<Asset>>) -> Registry {
-        let collector = SchedulerCollector::new();
-        collector.watch("soak", scheduler);
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(collector));
-        registry
-    }
-
-    /// Scrapes once.
-    pub fn lines(registry: &Registry) -> u64 {
-        text(registry).map_or(0, |text| text.lines().count() as u64)
-    }
-}
-
-/// A recorder of the `metrics` facade that counts what it is told.
-#[cfg(feature = "metrics")]
-mod published {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    };
-
-    use leasehold::{Scheduler, publish_metrics};
-    use metrics::{
-        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-        with_local_recorder,
-    };
-
-    use super::Asset;
-
-    #[derive(Default)]
-    struct Counts(Arc<Told>);
-
-    #[derive(Default)]
-    struct Told(AtomicU64);
-
-    impl Told {
-        fn one_more(&self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    impl CounterFn for Told {
-        fn increment(&self, _: u64) {
-            self.one_more();
-        }
-
-        fn absolute(&self, _: u64) {
-            self.one_more();
-        }
-    }
-
-    impl GaugeFn for Told {
-        fn increment(&self, _: f64) {
-            self.one_more();
-        }
-
-        fn decrement(&self, _: f64) {
-            self.one_more();
-        }
-
-        fn set(&self, _: f64) {
-            self.one_more();
-        }
-    }
-
-    impl Recorder for Counts {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            Counter::from_arc(Arc::clone(&self.0))
-        }
-
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            Gauge::from_arc(Arc::clone(&self.0))
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            Histogram::noop()
-        }
-    }
-
-    /// Publishes once; how many numbers that were.
-    pub fn publish(scheduler: &Scheduler<Asset>) -> u64 {
-        let recorder = Counts::default();
-        with_local_recorder(&recorder, || publish_metrics("soak", scheduler));
-        recorder.0.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A subscriber that counts what it is told: without one nothing would be made of the events.
-#[cfg(feature = "tracing")]
-mod traced {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use leasehold::tracing::TracingObserver;
-    use tracing::{
-        Event, Metadata, Subscriber,
-        span::{Attributes, Id, Record},
-    };
-
-    static EVENTS: AtomicU64 = AtomicU64::new(0);
-
-    struct Counts;
-
-    impl Subscriber for Counts {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "leasehold"
-        }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn event(&self, _: &Event<'_>) {
-            EVENTS.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
-    }
-
-    pub fn observer() -> TracingObserver {
-        // Of several subjects only the first sets it; it counts for all.
-        let _ = tracing::subscriber::set_global_default(Counts);
-        TracingObserver::new("soak")
-    }
-
-    pub fn count() -> u64 {
-        EVENTS.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]
