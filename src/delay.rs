@@ -13,19 +13,21 @@
 //! | set | written | no | it was removed; the next sample ends the tag |
 //! | none | written | no | it was lent; whoever has the book next ends the tag |
 //!
+//! One sample out of [`ONE_IN`] begins a tag, if there is none: the two stores to the rank, which every lending reads, are then rarer than the looks.
+//!
 //! # Steps
 //!
 //! ```text
 //! T1  the lease of a sample has been returned. The book, if nobody has it: E2 if that is due; if it is empty, before := the sum of what was passed
 //! T2  the home lock: if the resource can be had, and nothing has happened to it since the return:
-//!     the watch names it and its word; rank := its rank; book := (home, slot, before)
+//!     the watch names it and its word; rank := its rank; book := (home, slot, before); open := true
 //! P1  a lending of the best, under its shard's lock. Worse than rank: one more was passed here
 //! E1  the same, of the tagged one at that rank: the watch names nobody; kept := whether nothing else had happened to it; rank := none
-//! E2  a sample, a return that may begin another tag, or a reader, with the book. There is no rank: the book is emptied; kept: the delay is the
+//! E2  a sample if it is open, a return that may begin another tag, or a reader, with the book. There is no rank: the book is emptied; open := false; kept: the delay is the
 //!     sum of what was passed, less before. If not, it is discarded
 //! G1  a removal, under the home lock: the watch names nobody
 //! X1  a sample, with the book and the home lock. The watch names nobody while there is a rank, or the word or the rank has changed: the tag
-//!     ends and is discarded. It is as it was, but older than PATIENCE samples: given up. Else it stays
+//!     ends and is discarded. It is as it was, but older than PATIENCE samples: given up. Else it stays. If it ends, open := false
 //! ```
 //!
 //! The book is taken before a shard's lock (T2, X1) and never under one, and samples do not wait for it. Between E1 and E2 nothing is counted, so
@@ -43,13 +45,14 @@
 //! The words of a watch are ordered by the shard's lock. `rank` is written under the tagged one's home lock (T2, E1, X1). E1 stores it with
 //! Release, and E2, which has no lock of a shard, loads it with Acquire: who sees that there is none sees `kept`, and what was passed before. For P1
 //! it is a number that is compared and carries no other data: Relaxed. The sum of what was passed grows, so who is ordered after an addition sees
-//! it, whatever the ordering of the words themselves.
+//! it, whatever the ordering of the words themselves. `open` is written by who has the book, and says whether it may be worth asking for: who reads an old
+//! value leaves the review to the next sample, or makes one for nothing.
 
 use std::sync::TryLockError;
 
 use crate::sync::{
     CachePadded, Mutex, SplitMix64,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// No rank: nobody is tagged. Who has this rank is never tagged: nothing can be worse.
@@ -60,6 +63,20 @@ pub const PATIENCE: u32 = 64;
 
 /// No further lending of this shard is a sample.
 const NEVER: u64 = u64::MAX;
+
+/// Of so many samples of a shard one may begin a tag.
+pub const ONE_IN: u32 = 4;
+
+/// What a lending is a sample of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// Of nothing.
+    No,
+    /// Of the error in rank.
+    RankError,
+    /// Of that, and its return begins a sample of the delay if nobody is tagged.
+    AndDelay,
+}
 
 /// Who is tagged.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +116,8 @@ pub struct Standing {
 pub struct Delays {
     /// Read by each lending of the best, so apart from what samples write.
     rank: CachePadded<AtomicU64>,
+    /// The book is not empty. Read by each sample, written by one in [`ONE_IN`].
+    open: CachePadded<AtomicBool>,
     /// Nothing else had happened to the one that was lent.
     kept: AtomicBool,
     book: Mutex<Option<Tag>>,
@@ -108,6 +127,7 @@ impl Default for Delays {
     fn default() -> Self {
         Delays {
             rank: CachePadded::new(AtomicU64::new(NONE)),
+            open: CachePadded::new(AtomicBool::new(false)),
             kept: AtomicBool::new(false),
             book: Mutex::new(None),
         }
@@ -152,6 +172,13 @@ impl Delays {
         }
     }
 
+    /// What the book says from now on; answers what it has said.
+    fn write(&self, book: &mut Option<Tag>, tag: Option<Tag>) -> Option<Tag> {
+        // Relaxed: a hint; see the header.
+        self.open.store(tag.is_some(), Ordering::Relaxed);
+        std::mem::replace(book, tag)
+    }
+
     /// E2, if it is due, by whoever has the book.
     fn settle_in(&self, book: &mut Option<Tag>, passed: impl FnOnce() -> u64) -> Option<Ended> {
         // Acquire: pairs with the Release of E1.
@@ -160,7 +187,7 @@ impl Delays {
         if self.rank.load(Ordering::Acquire) != NONE {
             return None;
         }
-        let tag = book.take()?;
+        let tag = self.write(book, None)?;
         // Relaxed: see above.
         let kept = self.kept.load(Ordering::Relaxed);
         Some(if kept { Ended::Lent(passed() - tag.before) } else { Ended::Discarded })
@@ -194,7 +221,7 @@ impl Delays {
             // Relaxed: who works in the home shard is ordered by its lock, others compare only.
             self.rank.store(rank, Ordering::Relaxed);
             drop(lock);
-            *book = Some(Tag { home: shard, slot, before, age: 0 });
+            self.write(book, Some(Tag { home: shard, slot, before, age: 0 }));
             (ended, true)
         });
         begun.unwrap_or((None, false))
@@ -207,6 +234,9 @@ impl Delays {
         passed: impl FnOnce() -> u64,
         home: impl FnOnce(&Tag) -> (G, &'w Watch, Option<Standing>),
     ) -> Option<Ended> {
+        if !self.open.load(Ordering::Relaxed) {
+            return None;
+        }
         let ended = self.try_book(|book| {
             if let Some(ended) = self.settle_in(book, passed) {
                 return Some(ended);
@@ -229,7 +259,7 @@ impl Delays {
             // Relaxed: as in `begin`; whoever has the book next finds it empty.
             self.rank.store(NONE, Ordering::Relaxed);
             drop(lock);
-            *book = None;
+            self.write(book, None);
             Some(ended)
         });
         ended.flatten()
@@ -243,6 +273,8 @@ pub struct Watch {
     due: AtomicU64,
     /// Lendings from one sample to the next.
     every: u64,
+    /// Samples so far.
+    samples: AtomicU32,
     /// Lendings of worse resources than the tagged one. Only grows.
     passed: AtomicU64,
     /// The tagged resource, if it lives here: its address; 0 for none.
@@ -258,6 +290,7 @@ impl Watch {
         Watch {
             due: AtomicU64::new(due),
             every: u64::from(every),
+            samples: AtomicU32::new(0),
             passed: AtomicU64::new(0),
             who: AtomicUsize::new(0),
             word: AtomicU64::new(0),
@@ -272,12 +305,15 @@ impl Watch {
     }
 
     /// The last of so many lendings was one that may be a sample: whether it is. The caller holds the lock.
-    pub fn take_sample(&self, lendings: u64) -> bool {
-        let is_due = lendings > self.due.load(Ordering::Relaxed);
-        if is_due {
-            self.due.store(lendings - 1 + Self::interval(self.every, lendings), Ordering::Relaxed);
+    #[inline(always)]
+    pub fn take_sample(&self, lendings: u64) -> Sample {
+        if lendings <= self.due.load(Ordering::Relaxed) {
+            return Sample::No;
         }
-        is_due
+        self.due.store(lendings - 1 + Self::interval(self.every, lendings), Ordering::Relaxed);
+        let samples = self.samples.load(Ordering::Relaxed);
+        self.samples.store(samples.wrapping_add(1), Ordering::Relaxed);
+        if samples.is_multiple_of(ONE_IN) { Sample::AndDelay } else { Sample::RankError }
     }
 
     /// How many lendings it is to the next sample, from one that was the `lendings`-th: `every` on average, a half of that more or less. A fixed

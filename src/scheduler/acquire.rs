@@ -5,7 +5,8 @@
 //! ```text
 //! A1  warm up what is due (one load while nothing cools)
 //! A2  the strategy chooses a shard; try its lock, lend its best. If the lock is taken and the strategy is one that stays:
-//!     it chooses again, for this acquisition and those after it; the same once more
+//!     it chooses again, for this acquisition and those after it; the same once more. Not if the owner of the lock only looks: that is
+//!     over soon and does not come again, so it is waited for
 //! A3  the shard of the best published rank, if it is another; try its lock
 //! A4  all shards from a random one on: skip those that show nothing, try the others' locks
 //! A5  if locks were busy: the same, waiting for each lock whose shard shows something
@@ -228,6 +229,12 @@ impl<R: Resource> Core<R> {
                 self.lend_elsewhere(chosen)
             }
             Tried::Busy => {
+                #[cfg(feature = "telemetry")]
+                if shard.is_looked_at()
+                    && let Some(lent) = self.lend_to_order(&mut self.lock(shard), None)
+                {
+                    return Ok(lent);
+                }
                 let cell = self.stripe();
                 if self.selector.crowded(cell)
                     && let another = self.choose(cell)

@@ -7,7 +7,7 @@
 //! # The error in rank
 //!
 //! After the lending, with no lock held, the sample goes over the other shards. Of each whose published best is strictly better than what was
-//! lent it takes the lock, one at a time, waiting for it, and counts the resources there that can be had and are strictly better: those of the
+//! lent it takes the lock, one at a time, waiting for it, in a way that drives nobody away from the shard (`sync::spinlock`, *look*), and counts the resources there that can be had and are strictly better: those of the
 //! ready heap, from the root and no further than they are better, and those of a batch that has become visible and waits to be absorbed. A
 //! resource counts once, whatever its units. Those whose cooling is over and that nobody has warmed up yet are in no heap, and do not count. Its own
 //! shard had nothing better: what was lent was the best of that.
@@ -19,7 +19,7 @@
 //!
 //! # The delay
 //!
-//! The protocol is in the header of [`delay`](crate::delay). The lease of a sample is marked if nobody is tagged; its return is T1, unless it has a token. Lendings of the
+//! The protocol is in the header of [`delay`](crate::delay). Of [so many](crate::delay::ONE_IN) samples of a shard the lease of one is marked, if nobody is tagged; its return is T1, unless it has a token. Lendings of the
 //! best are those that may be samples: by a plain acquisition, one of many, or a request that does not wait. What is lent by key, id or filter or
 //! handed to one who waits passes nobody, and if it is the tagged one, that ends the tag at the next sample, discarded.
 
@@ -27,7 +27,7 @@ use std::ptr::NonNull;
 
 use super::{core::Core, held::node_of, telemetry::Measure};
 use crate::{
-    delay::{Ended, Standing, Watch},
+    delay::{Ended, Sample, Standing, Watch},
     node::{Node, State},
     resource::Resource,
     shard::{Count, Lent, Pin, Shard},
@@ -134,7 +134,7 @@ impl<R: Resource> Core<R> {
     /// Somebody has asked for the best, and this was lent: what is to be done for the samples. The lock is free.
     #[inline]
     pub(super) fn look_at_order(&self, lent: &Lent<R>) {
-        if lent.sampled {
+        if lent.sampled != Sample::No {
             self.look_around(lent);
         }
     }
@@ -150,7 +150,7 @@ impl<R: Resource> Core<R> {
             }
             let most = MOST_OF_A_SHARD.min(MOST - better);
             // Nothing changes under it, so it makes no event.
-            let found = self.shards[other].lock().better_than(rank, &self.roster, most);
+            let found = self.shards[other].lock_to_look().better_than(rank, &self.roster, most);
             better += found;
             saturates |= found == most;
         }
@@ -177,7 +177,7 @@ impl<R: Resource> Core<R> {
     /// What is to be noted in the guard of what was lent: whether its return begins a sample of the delay.
     #[inline]
     pub(super) fn mark(&self, lent: &Lent<R>) -> u64 {
-        if lent.sampled && !self.delays.is_on() { MARK } else { 0 }
+        if lent.sampled == Sample::AndDelay && !self.delays.is_on() { MARK } else { 0 }
     }
 
     /// T1 and T2: the resource was given back, which had been like that before. The guard is older than that.

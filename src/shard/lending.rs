@@ -3,6 +3,8 @@
 use std::ptr::NonNull;
 
 use super::{Count, Locked};
+#[cfg(feature = "telemetry")]
+use crate::delay::Sample;
 use crate::{
     health::Seen,
     heap::Entry,
@@ -29,7 +31,7 @@ pub struct Lent<R: Resource> {
     pub stood: u64,
     /// This lending is a sample of the order: see `scheduler::order`.
     #[cfg(feature = "telemetry")]
-    pub sampled: bool,
+    pub sampled: Sample,
 }
 
 /// Node and value of a [`Lent`], in two registers.
@@ -243,7 +245,7 @@ impl<R: Resource> Locked<'_, R> {
             #[cfg(feature = "telemetry")]
             stood,
             #[cfg(feature = "telemetry")]
-            sampled: false,
+            sampled: Sample::No,
         })
     }
 
@@ -404,7 +406,7 @@ impl<R: Resource> Locked<'_, R> {
             #[cfg(feature = "telemetry")]
             stood: rank,
             #[cfg(feature = "telemetry")]
-            sampled: false,
+            sampled: Sample::No,
         })
     }
 

@@ -208,6 +208,18 @@ impl<R: Resource> Shard<R> {
         self.lock.try_lock().map(|inner| Locked::new(self, inner, pin))
     }
 
+    /// Takes the lock soon, for something that changes nothing and is seldom done.
+    #[cfg(feature = "telemetry")]
+    pub fn lock_to_look(&self) -> Locked<'_, R> {
+        Locked::new(self, self.lock.lock_to_look(), None)
+    }
+
+    /// Whether somebody has the lock who only looks. A hint.
+    #[cfg(feature = "telemetry")]
+    pub fn is_looked_at(&self) -> bool {
+        self.lock.is_looked_at()
+    }
+
     /// Takes the lock with room for so many more nodes, made outside the lock.
     ///
     /// `None` if the shard cannot hold as many.

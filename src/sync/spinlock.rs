@@ -15,7 +15,16 @@
 //!         L4  sleepers -= 1; back to L1
 //! unlock  U1  store state FREE (Release)
 //!         U2  if sleepers is not 0, wake one
+//! look    K1  as L1
+//!         K2  sleepers += 1; CAS again and again, at most IMPATIENT times; sleepers -= 1; if none has succeeded, L2
+//!         K3  state := LOOKED
 //! ```
+//!
+//! A look is a critical section that changes nothing and comes once in a thousand of the others, from a thread that has no other use for the lock.
+//! Whoever has found the lock to be [looked at](SpinLock::is_looked_at) knows that it is worth waiting for: its owner will not be back. And whoever
+//! looks hurries: a thread that takes the lock again as soon as it has freed it, all in its own cache, may do so for microseconds
+//! before another one sees the lock free. In K2 it counts as a sleeper, so that each U2 goes the long way, to wake somebody, with the lock
+//! free meanwhile: that is time enough.
 //!
 //! U1 and U2 touch two words without a fence between them. If U2 reads 0 while a sleeper is between L3's two steps,
 //! the wake-up is missed and that sleeper tries again after `MAX_SLEEP`. Exclusion never depends on it.
@@ -39,6 +48,13 @@ use super::{
 
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
+/// Locked, by somebody who only looks.
+#[cfg(any(feature = "telemetry", loom))]
+const LOOKED: u32 = 2;
+
+/// Attempts of a look that make the owner's way longer. A hundred times what it needs if the owner runs; if not, there is no hurry.
+#[cfg(any(feature = "telemetry", loom))]
+const IMPATIENT: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1_000 };
 
 /// Failed attempts before a thread goes to sleep: six that spin, four that yield.
 const SLEEP_AFTER: u32 = Spin::YIELD_AFTER + 4;
@@ -118,6 +134,35 @@ impl<T> SpinLock<T> {
         }
     }
 
+    /// Takes the lock soon, for a look at what it guards; see the header of the module.
+    #[cfg(any(feature = "telemetry", loom))]
+    pub fn lock_to_look(&self) -> SpinGuard<'_, T> {
+        let guard = self.try_lock().unwrap_or_else(|| self.hurry());
+        // Relaxed: who reads it reads a hint, and FREE is for the guard to store.
+        self.state.store(LOOKED, Ordering::Relaxed);
+        guard
+    }
+
+    /// K2.
+    #[cfg(any(feature = "telemetry", loom))]
+    #[cold]
+    fn hurry(&self) -> SpinGuard<'_, T> {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let soon = (0..IMPATIENT).find_map(|_| {
+            core::hint::spin_loop();
+            // Relaxed: as in `lock_contended`.
+            (self.state.load(Ordering::Relaxed) == FREE).then(|| self.try_lock()).flatten()
+        });
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        soon.unwrap_or_else(|| self.lock_contended())
+    }
+
+    /// Whether somebody has the lock who only looks. A hint.
+    #[cfg(any(feature = "telemetry", loom))]
+    pub fn is_looked_at(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == LOOKED
+    }
+
     #[cold]
     fn lock_contended(&self) -> SpinGuard<'_, T> {
         #[cfg(not(any(loom, shuttle)))]
@@ -187,7 +232,7 @@ impl<T> SpinLock<T> {
 
 impl<T> fmt::Debug for SpinLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let locked = self.state.load(Ordering::Relaxed) == LOCKED;
+        let locked = self.state.load(Ordering::Relaxed) != FREE;
         f.debug_struct("SpinLock").field("locked", &locked).finish_non_exhaustive()
     }
 }

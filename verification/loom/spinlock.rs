@@ -39,6 +39,36 @@ fn two_threads() {
     counting(1);
 }
 
+/// `looks` threads look, beside one that changes what they look at.
+fn looking(looks: u32) {
+    model(move || {
+        let lock = Arc::new(SpinLock::new(0));
+        let others: Vec<_> = (0..looks)
+            .map(|_| {
+                let lock = Arc::clone(&lock);
+                crate::common::spawn(move || *lock.lock_to_look())
+            })
+            .collect();
+        count(&lock);
+        for other in others {
+            let seen = other.join().expect("no panic");
+            assert!(seen <= 1, "{seen}");
+        }
+        assert!(!lock.is_looked_at(), "it is free");
+        assert_eq!((*lock.lock(), lock.sleepers()), (1, 0));
+    });
+}
+
+#[test]
+fn a_look_beside_a_change() {
+    looking(1);
+}
+
+#[test]
+fn two_looks_beside_a_change() {
+    looking(2);
+}
+
 /// From the third failed attempt on a waiter counts as going nowhere (`Spin`), which this many threads need.
 #[test]
 fn three_threads() {

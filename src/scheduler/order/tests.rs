@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    Capacity, Entry, Lease, Scheduler, Strategy, lookup::Keyed, scheduler::Telemetry, sync::SplitMix64,
+    Capacity, Entry, Lease, Scheduler, Strategy, delay::ONE_IN, lookup::Keyed, scheduler::Telemetry,
+    sync::SplitMix64,
 };
 
 type Item = Entry<u32, u32, ()>;
@@ -65,6 +66,8 @@ struct Model {
     every: u64,
     /// Lendings of each shard, and the number from which on the next is a sample.
     lendings: Vec<(u64, u64)>,
+    /// Samples of each shard.
+    samples: Vec<u32>,
     tag: Option<ModelTag>,
     counts: Counts,
 }
@@ -72,7 +75,16 @@ struct Model {
 impl Model {
     fn new(shards: u64, every: u64, capacity: u32) -> Self {
         let lendings = (1..=shards).map(|number| (0, (every - 1) * number / shards)).collect();
-        Model { capacity, fleet: BTreeMap::new(), every, lendings, tag: None, counts: Counts::default() }
+        let samples = vec![0; shards as usize];
+        Model {
+            capacity,
+            fleet: BTreeMap::new(),
+            every,
+            lendings,
+            samples,
+            tag: None,
+            counts: Counts::default(),
+        }
     }
 
     fn is_eligible(&self, one: &One) -> bool {
@@ -133,7 +145,8 @@ impl Model {
                 self.tag = None;
             }
         }
-        self.tag.is_none()
+        self.samples[shard] += 1;
+        self.tag.is_none() && self.samples[shard] % ONE_IN == 1
     }
 
     fn returned(&mut self, key: u32, is_marked: bool) {
@@ -340,20 +353,21 @@ fn as_many_are_sampled_as_were_asked_for() {
 /// Whoever is tagged and never lent is given up, and the next one gets a turn.
 #[test]
 fn a_tag_does_not_stay_for_ever() {
-    let builder = Fleet::builder().shards(2).strategy(Strategy::Weighted(vec![1, 0])).measure_order(1);
-    let fleet = builder.build().unwrap();
-    for key in 0..8 {
+    let fleet = Fleet::builder().shards(1).measure_order(1).build().unwrap();
+    for key in 0..=ONE_IN {
         fleet.insert(Item::new(key, key, ())).unwrap();
     }
-    let mut all = fleet.acquire_many(8).unwrap();
-    // The worst comes back first, and is tagged; then the others, which are better. Nobody has a use for it any more.
-    let at = all.iter().position(|lease| lease.priority == 7).unwrap();
-    drop(all.swap_remove(at));
+    // The last of these is the second that may begin a tag, and the worst. It comes back first, and is tagged; then the others, which are better.
+    // Nobody has a use for it any more.
+    let mut all: Vec<_> = (0..=ONE_IN).map(|_| fleet.acquire().unwrap()).collect();
+    drop(all.pop());
     drop(all);
     (0..1_000).for_each(|_| drop(fleet.acquire().unwrap()));
     let telemetry = fleet.telemetry().unwrap();
     assert_eq!((telemetry.delays_given_up, telemetry.delays_discarded), (1, 0));
-    // The sample at which it was given up marks its own lease, whose resource is lent by the next one, and so on.
-    assert_eq!(telemetry.delays.count(), 1_000 - u64::from(crate::delay::PATIENCE) - 1);
+    // Those that may begin one after that do, and the next lending ends it.
+    let (one_in, given_up) = (u64::from(ONE_IN), u64::from(ONE_IN + 1 + crate::delay::PATIENCE + 1));
+    let begins = |sample: &u64| sample % one_in == 1;
+    assert_eq!(telemetry.delays.count(), (given_up..1_000 + one_in + 1).filter(begins).count() as u64);
     assert_eq!(telemetry.delays.sum(), 0);
 }
