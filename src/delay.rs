@@ -65,7 +65,7 @@ pub const PATIENCE: u32 = 64;
 const NEVER: u64 = u64::MAX;
 
 /// Of so many samples of a shard one may begin a tag.
-pub const ONE_IN: u32 = 4;
+pub const ONE_IN: u32 = 16;
 
 /// What a lending is a sample of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -624,7 +624,8 @@ fn values_of_waits_drops_and_rank_errors_are_those_that_were() {
     let delays = &telemetry.delays;
     assert_eq!(of("leasehold_order_delay_sum{scheduler=\"f\"}"), delays.sum() as f64);
     assert_eq!(of("leasehold_order_delay_count{scheduler=\"f\"}"), delays.count() as f64);
-    assert!(delays.count() > 50, "{}", delays.count());
+    // One sample in 16 of a shard begins one.
+    assert!((5..=14).contains(&delays.count()), "{}", delays.count());
     for how in ["discarded", "given_up"] {
         let name = format!("leasehold_order_delays_unfinished_total{{scheduler=\"f\",how=\"{how}\"}}");
         assert_eq!(of(&name), 0.0, "{how}");

@@ -385,7 +385,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// * The **error in rank**: how many resources that could be had were strictly better than what was lent. See
     ///   [`Telemetry::rank_errors`](crate::Telemetry::rank_errors).
     /// * The **delay**: from the return of a sample's lease until its resource is lent again, how many worse ones were lent to those who had asked for the
-    ///   best. One resource of the scheduler at a time, and none whose lease has a token, as each has with [`max_hold`](Builder::max_hold). See [`Telemetry::delays`](crate::Telemetry::delays).
+    ///   best. One sample in 16 of a shard, one resource of the scheduler at a time, and none whose lease has a token, as each has with [`max_hold`](Builder::max_hold). See [`Telemetry::delays`](crate::Telemetry::delays).
     ///
     /// With one thread both are exact. With several there is no moment at which all shards are looked at: what changes meanwhile may be counted or
     /// not. What else they do not say is in `docs/order-quality.md`.
