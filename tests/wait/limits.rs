@@ -218,6 +218,43 @@ fn what_cannot_be_in_time_is_told_at_once() {
     assert_eq!(waits(&fleet).shed, 2);
 }
 
+/// A clock that stands still, and at which somebody gives back what he has when it is read for the `calls`-th time from now.
+#[derive(Default)]
+struct GivesBack {
+    calls: AtomicUsize,
+    lease: Mutex<Option<leasehold::OwnedLease<Entry<u32, u32, u32>>>>,
+}
+
+impl Clock for GivesBack {
+    fn now(&self) -> Timestamp {
+        if self.calls.fetch_sub(1, SeqCst) == 1 {
+            let lease = self.lease.lock().unwrap().take();
+            drop(lease);
+        }
+        Timestamp::from_nanos(1)
+    }
+}
+
+/// One rests for long, the other one comes back at whichever reading of the clock between the first attempt and the refusal: it is free.
+#[test]
+fn nobody_is_refused_beside_one_that_is_free() {
+    let mut served = 0;
+    for call in 1..8 {
+        let clock = Arc::new(GivesBack::default());
+        let builder = Fleet::builder().shards(2).shed_late(true).clock(Arc::clone(&clock));
+        let fleet = Arc::new(filled(builder.build().unwrap(), 2));
+        fleet.cool(&0, 3_600 * SECOND).unwrap();
+        *clock.lease.lock().unwrap() = Some(fleet.acquire_owned().unwrap());
+        clock.calls.store(call, SeqCst);
+        let mut task = Task::new(fleet.request().timeout(SECOND).into_future());
+        if let Poll::Ready(ended) = task.poll() {
+            drop(ended.unwrap_or_else(|refusal| panic!("returned at reading {call}: {refusal}")));
+            served += 1;
+        }
+    }
+    assert!(served > 0, "the clock was read between the attempt and the refusal");
+}
+
 /// Returns that wake somebody to try for himself tell how things go as well as those that are handed over.
 #[test]
 fn what_cannot_be_in_time_is_told_with_barging_too() {

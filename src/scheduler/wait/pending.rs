@@ -344,7 +344,9 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
 
     /// It is not let in. What nobody who waits has wanted may be free all the same: it is had as by a passer-by.
     fn turn_away(&mut self, refusal: WaitError, has_tried: bool) -> Ended<R> {
-        if !has_tried {
+        // Who is shed because everything rests and nothing is out may have tried before the last lease came back.
+        let is_shed = matches!(refusal, WaitError::Shed { .. });
+        if !has_tried || is_shed {
             match self.try_now() {
                 Ok(units) => return Ok(units),
                 Err(Some(error)) => return Err(error),
@@ -352,7 +354,7 @@ impl<C: Deref<Target = Core<R>>, R: Resource> Pending<C, R> {
             }
         }
         let counts = &self.core.waiters.counts;
-        if matches!(refusal, WaitError::Shed { .. }) {
+        if is_shed {
             counts.shed()
         } else {
             counts.refused()
