@@ -372,7 +372,7 @@ impl<R: Resource, S: BuildHasher> Builder<R, S> {
     /// Measures how long leases are held and requests wait, and samples the order: see [`measure_order`](Builder::measure_order), with `sample` as
     /// there. See [`Scheduler::telemetry`]. Default: nothing is measured.
     ///
-    /// Each lease then costs the clock twice and a histogram's mutex that few threads share. Leases that become tokens are not measured.
+    /// Each lease then costs the clock twice and a histogram's mutex that few threads share.
     #[cfg(feature = "telemetry")]
     pub fn measure(mut self, sample: u32) -> Self {
         self.measure = Some((sample, true));
